@@ -12,7 +12,7 @@ VERIFIERS_VENV := .venv-verifiers
 # Processes that share the tests of `make test`.
 JOBS ?= 2
 
-.PHONY: install install-vllm install-verifiers quickstart test test-fast test-long test-vllm test-verifiers sweep check docs chromium format bench samples nano gpu-check pins clean
+.PHONY: install install-vllm install-verifiers quickstart test test-fast test-long test-vllm test-verifiers sweep check docs chromium format bench samples snapshots nano gpu-check pins clean
 
 $(VENV)/installed: pyproject.toml requirements/dev.txt scripts/install.sh
 	scripts/install.sh $(VENV) dev
@@ -91,6 +91,10 @@ bench: install
 # dumps/sample, docs/sample-report.html and the pictures of the README, from new runs.
 samples: install
 	scripts/samples.sh
+
+# The names of metrics and options and the keys of --json, which tests compare.
+snapshots: install
+	$(BIN)/python -m tests.snapshots
 
 nano: install
 	$(BIN)/python scripts/train_nano.py

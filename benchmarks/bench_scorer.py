@@ -1,20 +1,28 @@
 """Scoring right answers, bare and tagged: `Scorer` with its guard and isolated processes, and the same two calls of
-`score_answer` in this process, which an answer can hang, crash or manipulate. Different items of a task in turn.
+`score_answer` in this process, which an answer can hang, crash or manipulate. Different items of a task in turn. Then
+`guarded`, each call in a process of its own, beside a warmed process that only forks, sandboxes, calls and exits.
 """
 
 from __future__ import annotations
 
 import copy
+import importlib
 import itertools
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
+from threading import Thread
 from time import sleep
 from typing import Any
 
 import reasoning_gym
 
 from benchmarks.comparison import Comparison, Goal, Measure, median_of_calls, timed
+from rg_env.runner import guarded
 from rg_env.scoring import Scorer
 
 ITEMS = 40
@@ -36,6 +44,34 @@ ONE_BY_ONE = {
     "simple_integration": Goal(),
     "intermediate_integration": INTEGRAL,
 }
+
+
+FRESH: dict[str, tuple[str, list[Any]]] = {
+    "a plain function": ("math:factorial", [20]),
+    "math-verify": ("examples.math_reward:equal", ["1/2", "0.5"]),
+}
+"""Functions in `guarded`, with arguments."""
+
+
+class BareFork(AbstractContextManager["BareFork"]):
+    """`benchmarks.bare_fork` for a function. One call at a time."""
+
+    def __init__(self, path: str, arguments: Sequence[Any]) -> None:
+        self._line = f"{json.dumps(arguments)}\n"
+        command = [sys.executable, "-m", "benchmarks.bare_fork", path, json.dumps(arguments)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.call()
+
+    def call(self) -> None:
+        """Have the function called once."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(self._line)
+        self._process.stdin.flush()
+        float(self._process.stdout.readline())
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
 
 
 class Task:
@@ -65,6 +101,7 @@ def _is_typical(task: str, entry: dict[str, Any]) -> bool:
 
 def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
     seconds = 0.05 if quick else 0.4
+    yield from _fresh_comparisons(seconds, 64 if quick else 512)
     with Scorer(workers=2, timeout=30.0) as scorer:
         for name, goal in ONE_BY_ONE.items():
             task = Task(scorer, name, 10 if quick else ITEMS)
@@ -96,6 +133,61 @@ def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
                     _batch(task.in_process, task.entries, size),
                 )
                 yield Comparison(f"{size:,} `{name}` answers, {THREADS} threads", "ms", ours, rival, RIVAL)
+
+
+def _fresh_comparisons(seconds: float, calls: int) -> Iterator[Comparison]:
+    """`guarded` beside a bare fork of the same warmed process, and beside a new process for each call."""
+    for name, (path, arguments) in FRESH.items():
+        yield from _comparisons_of(f"`guarded`, {name}", path, arguments, seconds, calls)
+
+
+def _comparisons_of(name: str, path: str, arguments: Sequence[Any], seconds: float, calls: int) -> Iterator[Comparison]:
+    example = [(tuple(arguments), function_of(path)(*arguments))]
+    with (
+        guarded(path, workers=2, timeout=30.0, examples=example) as function,
+        BareFork(path, arguments) as first,
+        BareFork(path, arguments) as second,
+        ThreadPoolExecutor(THREADS) as threads,
+    ):
+
+        def call(_: object = None) -> None:
+            assert function.score(*arguments).value is not None
+
+        call()
+        ours = median_of_calls(call, "ms", seconds)
+        bare = median_of_calls(first.call, "ms", seconds)
+        new = timed(lambda: subprocess.run(_program(path, arguments), check=True), "ms")
+        many = timed(lambda: list(threads.map(call, range(calls))), "ms", per=calls)
+        pair = timed(lambda: _in_pairs(first, second, calls), "ms", per=calls)
+        what = f"{name}, one after another"
+        yield Comparison(what, "ms", ours, bare, "a bare fork", goal=Goal(ratio=1.3))
+        yield Comparison(f"{what}, beside new processes", "ms", ours, new, "a new process", goal=Goal(ratio=0.1))
+        what = f"{name}, {THREADS} threads"
+        yield Comparison(what, "ms", many, pair, "two bare forks at a time", goal=Goal(ratio=1.3))
+
+
+def function_of(path: str) -> Callable[..., Any]:
+    """The function that `module:function` names."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
+
+
+def _program(path: str, arguments: Sequence[Any]) -> list[str]:
+    module, _, name = path.partition(":")
+    return [sys.executable, "-c", f"import {module}; float({module}.{name}(*{arguments!r}))"]
+
+
+def _in_pairs(first: BareFork, second: BareFork, calls: int) -> None:
+    threads = [Thread(target=_repeat, args=(each, calls // 2)) for each in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _repeat(rival: BareFork, calls: int) -> None:
+    for _ in range(calls):
+        rival.call()
 
 
 def _in_turn(score: Callable[[dict[str, Any]], None], entries: Sequence[dict[str, Any]], seconds: float) -> Measure:

@@ -10,7 +10,8 @@ import tempfile
 from rg_env import ReasoningGymDataset, RGDumpConfig, Scorer
 from rg_env.analysis import statistics
 from rg_env.dump import DumpWriter, new_run_id, open_run, write_manifest
-from rg_env.rewards import Origin, Rollout, group_record, set_rewards
+from rg_env.rewards import Rollout, set_rewards
+from rg_env.rollout import Origin, group_record
 from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.tasks import Item
 

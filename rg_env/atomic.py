@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -38,9 +39,30 @@ def check_output(path: str | Path, ending: str, *, force: bool = True) -> Path:
     return out
 
 
+def make_new_folder(stem: Path) -> Path:
+    """Make the folder `STEM-DATE-TIME`, which nobody else has: of two that begin in the same second, one waits.
+
+    Raises:
+        ConfigError: it cannot be made.
+    """
+    while True:
+        folder = stem.with_name(f"{stem.name}-{time.strftime('%Y%m%d-%H%M%S')}")
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir()
+        except FileExistsError:
+            if not folder.parent.is_dir():
+                raise ConfigError(f"{folder.parent} is a file: choose other paths") from None
+            time.sleep(0.1)
+        except OSError as error:
+            raise ConfigError(f"{folder} cannot be made ({error.strerror}); choose other paths") from None
+        else:
+            return folder
+
+
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """`replacing`, for a file that a user has named: its folder is made, too.
+    """`replacing`, for a file or folder that a user has named: the folder around it is made, too.
 
     Raises:
         ConfigError: it cannot be written.

@@ -43,10 +43,6 @@ class By(StrEnum):
     """A task at a tenth of its scale of difficulty."""
     ENVIRONMENT = "environment"
     """SkyRL's env class."""
-    OUTCOME = "outcome"
-    VIOLATION = "violation"
-    STATUS = "status"
-    """`ok`, or why a response has no score."""
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -55,6 +55,9 @@ class RGDumpConfig:
     """The base score from which an answer counts as solved."""
     format_bonus: float = setting(0.0, at_least=0)
     """Added to the reward of every response without a violation."""
+    train_unsolved: bool = True
+    """False: groups without a solved response have no gradient, whatever else makes their rewards differ, and dynamic
+    sampling draws others for them. Rewards and record stay as they are."""
     length_penalty: LengthPenaltyConfig = field(default_factory=LengthPenaltyConfig)
 
     # -- the dump

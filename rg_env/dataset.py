@@ -12,9 +12,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import operator
-import re
 import threading
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from itertools import batched
@@ -30,11 +30,12 @@ from rg_env.errors import ConfigError, need, need_number
 from rg_env.output import console
 from rg_env.prompts import Message, Prompts
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, TaskSpec, encode_entry, hash64
+from rg_env.tasks.item import ENV_CLASS, ItemId, options_mark
 from rg_env.tasks.levels import Scale, base_options, scale_of
 from rg_env.tasks.mix import Progress, no_progress
+from rg_env.tasks.questions import QuestionStream
 from rg_env.tasks.soundness import AUDITED_TASKS
 
-ENV_CLASS = "rg_dump"
 FIXED_COMPLEXITIES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """The complexities that the items of a task in the fixed evaluation set have in turn, with `complexity=random`."""
 _REDRAWS = 8
@@ -42,7 +43,8 @@ _REDRAWS = 8
 _NAMES_SHOWN = 4
 """How many tasks the representation of a dataset names."""
 
-_ITEM_ID = re.compile(r"(?:\S+:)?(\w+)-(train|eval)-(\d+)-(\d+)(?:@(\d+(?:\.\d+)?))?(?:#\d+)?")
+_MOST_REPEATED = 64
+"""After so many numbers in a row whose questions came before, a task has no more for the fixed evaluation set."""
 
 ROW_GROUP = 1000
 """Rows per row group; an export keeps one group in memory."""
@@ -74,7 +76,8 @@ def scales_of(mix: TaskMix, complexity: Complexity) -> dict[str, Scale]:
     is_number = isinstance(complexity, (int, float)) and not isinstance(complexity, bool) and 0 <= complexity <= 1
     right = "must be null, random or a number in [0, 1]"
     need(complexity == "random" or is_number, "complexity", complexity, right)
-    scales = {task.name: scale for task in mix.tasks if (scale := scale_of(task.name, task.options))}
+    generated = [task for task in mix.tasks if task.file is None]
+    scales = {task.name: scale for task in generated if (scale := scale_of(task.name, task.options))}
     if not scales:
         raise ConfigError(
             f"complexity={complexity}: no task of the mix has levels; leave it out, or add tasks with levels "
@@ -106,6 +109,7 @@ class ItemSource:
         need(split in list(Split), "split", split, "must be train or eval")
         self.seed, self.split, self.complexity, self.prompts = seed, Split(split), complexity, prompts
         self._streams: dict[tuple[str, str], ItemStream] = {}
+        self._questions: dict[str, QuestionStream] = {}
         self._said: set[ItemStream] = set()
         mix = TaskMix.parse(tasks)
         self._scales = scales_of(mix, complexity)
@@ -117,6 +121,10 @@ class ItemSource:
         Raises:
             ConfigError: it has none. Raised by the first `next`.
         """
+        if task.file is not None:
+            self.questions(task)
+            yield None
+            return
         complexities: tuple[float | None, ...] = FIXED_COMPLEXITIES
         if task.name not in self._scales:
             complexities = (None,)
@@ -156,13 +164,30 @@ class ItemSource:
             self._streams.setdefault(key, ItemStream(task.name, options, self.seed, self.split, *limits))
         return self._streams[key]
 
-    def label(self, item: Item, complexity: float | None, index: int) -> Item:
-        """An item of a stream with its place in a set, and its level."""
-        if complexity is None:
+    def questions(self, task: TaskSpec) -> QuestionStream:
+        """The questions of a task's file. Raises ConfigError: a row is wrong, or there is none for this split."""
+        assert task.file is not None
+        if task.name not in self._questions:
+            limits: dict[str, Any] = {}
+            if self.prompts.max_length is not None:
+                limits = {"prompt_length": self.prompts.length, "max_prompt_length": self.prompts.max_length}
+            stream = QuestionStream(task.name, task.file, self.seed, self.split, **limits)
+            self._questions.setdefault(task.name, stream)
+        return self._questions[task.name]
+
+    def label(self, item: Item, task: TaskSpec, complexity: float | None) -> Item:
+        """An item of a stream, with what its id must say beside its number, and its level."""
+        if complexity is None and not task.options:
             return item
-        item_id = f"{item.task}-{self.split}-{self.seed}-{index}@{complexity:g}"
+        plain, mark, row = item.id.partition("#")  # with a mark if it stands in for the item of that row
+        parts = ItemId.parse(plain)
+        assert parts is not None, item.id
+        whole = dataclasses.replace(parts, complexity=complexity, options=options_mark(task.options))
+        item_id = f"{whole}{mark}{row}"
+        if complexity is None:
+            return dataclasses.replace(item, id=item_id)
         level = json.dumps(self._scales[item.task].level(complexity))
-        return dataclasses.replace(item, id=item_id, index=index, level=level, complexity=complexity)
+        return dataclasses.replace(item, id=item_id, level=level, complexity=complexity)
 
     def item(self, task: TaskSpec, index: int) -> Item:
         """The item of a training row.
@@ -173,11 +198,13 @@ class ItemSource:
         Raises:
             ConfigError: it can be made at none.
         """
+        if task.file is not None:
+            return self.questions(task).item(index, alone=len(self.mix.tasks) == 1)
         for complexity in self._complexities(task, index):
             stream = self.stream(task, complexity)
             if not self._fault(task, complexity):
                 try:
-                    return self.label(stream.item(index), complexity, index)
+                    return self.label(stream.item(index), task, complexity)
                 except ConfigError:
                     self._say(stream, complexity)
         raise ConfigError(f"task {task.name}: no item can be made for row {index}: {stream.fault}")
@@ -284,7 +311,7 @@ class ReasoningGymDataset(Rows):
         progress: Progress = no_progress,
         **prompt: Any,
     ) -> None:
-        need_number("size", size, whole=True, at_least=1)
+        need_number("size", size, whole=True, at_least=1, below=2**63)
         self._size = size
         self.prompts = Prompts(**prompt)
         self._source = ItemSource(tasks, seed, split, complexity, self.prompts, progress)
@@ -383,35 +410,101 @@ class EvalSet(Rows):
     def _make(self, mix: TaskMix, seed: int, samples_per_task: int, complexity: Complexity) -> None:
         try:
             source = ItemSource(mix, seed, "eval", complexity, self.prompts, self._note_tasks)
-            complexities = {task.name: list(source.usable(task)) for task in source.mix.tasks}
-            fixed: dict[ItemStream, Iterator[Item]] = {}
-            items = []
-            for number in range(samples_per_task):
-                for task in source.mix.tasks:
-                    usable = complexities[task.name]
-                    complexity = usable[number % len(usable)]
-                    stream = source.stream(task, complexity)
-                    item = next(fixed.setdefault(stream, stream.fixed_items()))
-                    items.append(source.label(item, complexity, number))
-                    self.progress = f"{len(items):,} of {samples_per_task * len(source.mix.tasks):,} questions"
+            fixed = [_fixed_items(source, task, samples_per_task) for task in source.mix.tasks]
+            total = sum(len(of_task) for of_task in fixed)
+            items: list[Item] = []
+            for number in range(max(map(len, fixed))):
+                for of_task in fixed:
+                    if number < len(of_task):
+                        items.append(of_task.draw(number))
+                        self.progress = f"{len(items):,} of {total:,} questions"
             self._made.set_result(items)
         except BaseException as error:
             self._made.set_exception(error)
 
 
-def item_of_id(item_id: str) -> Item | None:
-    """The item that an id names, or the id of a group of it, with its task's default options; None for other texts.
+def _fixed_items(source: ItemSource, task: TaskSpec, samples: int) -> _FixedItems | _FixedQuestions:
+    """The items of one task of the fixed evaluation set."""
+    if task.file is not None:
+        return _FixedQuestions(source.questions(task), samples)
+    return _FixedItems(source, task, samples)
+
+
+class _FixedQuestions:
+    """The questions of a file for evaluation: all of `eval_path`, or so many of those that `path` sets apart."""
+
+    def __init__(self, questions: QuestionStream, samples: int) -> None:
+        self._questions = questions
+        self._count = len(questions)
+        if questions.file.eval_path is None:
+            self._count = min(samples, len(questions))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def draw(self, turn: int) -> Item:
+        """The item of a turn."""
+        return self._questions.at(turn)
+
+
+class _FixedItems:
+    """The items of one task of the fixed evaluation set. A question that came before is skipped by its number."""
+
+    def __init__(self, source: ItemSource, task: TaskSpec, samples: int) -> None:
+        self._source, self._task, self._samples = source, task, samples
+        self._complexities = list(source.usable(task))
+        self._next: Counter[ItemStream] = Counter()  # several complexities may have one level, and so one stream
+        self._repeating: set[ItemStream] = set()
+        self._questions: set[str] = set()
+
+    def __len__(self) -> int:
+        return self._samples
+
+    def draw(self, turn: int) -> Item:
+        """The item of a turn, in order of the turns. Raises as `ItemSource.item`."""
+        complexity = self._complexities[turn % len(self._complexities)]
+        stream = self._source.stream(self._task, complexity)
+        tries = 1 if stream in self._repeating else _MOST_REPEATED
+        for _ in range(tries):
+            item = stream.item(self._next[stream])
+            self._next[stream] += 1
+            if item.entry["question"] not in self._questions:
+                break
+        else:
+            self._note_end(stream)
+        self._questions.add(item.entry["question"])
+        return self._source.label(item, self._task, complexity)
+
+    def _note_end(self, stream: ItemStream) -> None:
+        if not self._repeating:
+            line = "task {}: only {} different questions found for the fixed {} set; it repeats some"
+            logger.warning(line, self._task.name, len(self._questions), self._source.split)
+        self._repeating.add(stream)
+
+
+def item_of_id(text: str, tasks: Any = None) -> Item | None:
+    """The item that an id names, or the id of a group of it; None for other texts.
+
+    Args:
+        tasks: the task mix with the files of questions that ids may name; nothing else of it matters.
 
     Raises:
-        ConfigError: there is no such task, or it has no such item.
+        ConfigError: there is no such task or no such item, or its task had options of its own.
     """
-    match = _ITEM_ID.fullmatch(item_id)
-    if match is None:
+    parts = ItemId.parse(text)
+    if parts is None:
         return None
-    task, split, seed, index, complexity = match.groups()
-    share = None if complexity is None else float(complexity)
-    rows = ReasoningGymDataset([task], size=int(index) + 1, seed=int(seed), split=split, complexity=share)
-    return rows.item(int(index))
+    file = None if tasks is None else TaskMix.parse(tasks).files.get(parts.task)
+    if file is not None:
+        return QuestionStream(parts.task, file, parts.seed, Split(parts.split)).of_id(parts)
+    if parts.options:
+        raise ConfigError(
+            f"{text}: its run gave {parts.task} options of its own, which an id does not carry: its question is in the "
+            "run's dump (`rg-env dumps show`)"
+        )
+    source = ItemSource([parts.task], parts.seed, parts.split, parts.complexity, Prompts())
+    (task,) = source.mix.tasks
+    return source.label(source.stream(task, parts.complexity).item(parts.number), task, parts.complexity)
 
 
 def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]], count: int, format: RowFormat) -> None:

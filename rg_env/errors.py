@@ -10,15 +10,25 @@ import math
 from collections.abc import Iterable
 from typing import NoReturn
 
+from rg_env.runner.failures import ConfigError, ScorerPoolError, describe, one_line
+from rg_env.runner.failures import OneLineError as RGEnvError
 
-class RGEnvError(Exception):
-    """Base of the errors that `rg-env` prints as one line, without a traceback."""
-
-    exit_code = 2
-
-
-class ConfigError(RGEnvError):
-    """A setting, a task name or an option that cannot work. Raised before Ray starts."""
+__all__ = [
+    "ConfigError",
+    "DumpError",
+    "MissingGroupsError",
+    "RGEnvError",
+    "ScorerPoolError",
+    "UnavailableError",
+    "as_typed",
+    "describe",
+    "did_you_mean",
+    "need",
+    "need_number",
+    "one_line",
+    "refuse",
+    "wrong_value",
+]
 
 
 class UnavailableError(ConfigError):
@@ -26,10 +36,6 @@ class UnavailableError(ConfigError):
 
     The settings may be right: `rg-env train --check` only warns.
     """
-
-
-class ScorerPoolError(RGEnvError):
-    """The scorer processes cannot be started; without them every score would be 0."""
 
 
 class MissingGroupsError(RGEnvError):
@@ -89,23 +95,6 @@ def as_typed(value: object) -> str:
     if isinstance(value, enum.Enum):
         value = value.value
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
-
-
-def one_line(what: object, limit: int | None = None) -> str:
-    """A text, or the message of an exception, as one line of at most `limit` characters that UTF-8 can encode.
-
-    An exception without a message becomes the name of its class.
-    """
-    text = " ".join(str(what).split())
-    if not text and isinstance(what, BaseException):
-        text = type(what).__name__
-    return text[:limit].encode("utf-8", "replace").decode()
-
-
-def describe(error: BaseException) -> str:
-    """An exception as one line, with its class unless it is a plain assertion."""
-    text, name = one_line(error), type(error).__name__
-    return text if isinstance(error, AssertionError) or text == name else f"{name}: {text}"
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:

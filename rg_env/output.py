@@ -23,7 +23,6 @@ from rich.style import StyleType
 from rich.text import Text
 
 if TYPE_CHECKING:
-    import polars as pl
     from loguru import Record
     from rich.table import Table
 
@@ -36,9 +35,6 @@ _HIDDEN = re.compile(
 _TAB = "    "
 _PIPE_WIDTH = 160
 """Width of tables in characters where standard output is not a terminal."""
-_FORMULA = re.compile(r"[\t\r\n]|\s*[=+\-@＝＋－＠]")
-"""How a cell begins that a spreadsheet may execute."""
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 def visible(text: str, *, one_line: bool = False) -> str:
@@ -96,6 +92,18 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def rate(value: float | None, low: float | None = None, high: float | None = None, *, digits: int = 0) -> str:
+    """A rate as people read it, with its interval if that is known.
+
+    >>> rate(0.5678), rate(0.5678, 0.51, 0.63), rate(None), rate(0.0042, digits=1)
+    ('57%', '57% [51%, 63%]', '–', '0.4%')
+    """
+    if value is None:
+        return "–"
+    shown = f"{value:.{digits}%}"
+    return shown if low is None or high is None else f"{shown} [{low:.{digits}%}, {high:.{digits}%}]"
+
+
 def print_json(value: object) -> None:
     """Print JSON in ASCII, so that every other character is escaped; null for numbers that are not finite."""
     text = json.dumps(_finite(value), indent=2, default=str, allow_nan=False)
@@ -110,41 +118,26 @@ def _finite(value: Any) -> Any:
     return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def print_csv(frame: pl.DataFrame) -> None:
-    """Print a frame as CSV. Texts that a spreadsheet may execute as a formula begin with an apostrophe."""
-    import polars as pl
-
-    print(frame.with_columns(pl.col(pl.String).map_elements(csv_cell, pl.String)).write_csv(), end="")
-
-
-def csv_cell(text: str) -> str:
-    """A text as a cell that no spreadsheet executes; numbers are unchanged.
-
-    >>> csv_cell("=1+2"), csv_cell("-0.5")
-    ("'=1+2", '-0.5')
-    """
-    shown = visible(text, one_line=True)
-    return f"'{shown}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else shown
-
-
 def cell(text: object, style: StyleType = "") -> Text:
     """A text in a table, on one line."""
     return Text(visible(str(text), one_line=True), style)
 
 
-def new_table(text: Iterable[str], numbers: Iterable[str] = (), *, compact: bool = False, **options: Any) -> Table:
+def new_table(
+    text: Iterable[str], numbers: Iterable[str] = (), *, compact: bool = False, tight: bool = False, **options: Any
+) -> Table:
     """An empty table.
 
     Args:
         text: headers of the columns of text, which wrap.
         numbers: headers of the columns of numbers, to the right of them.
-        compact: save width, so that the table fits 80 columns.
+        compact: save width, so that the table fits 80 columns; `tight`: one space between columns, not two.
         options: of Rich's `Table`.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    layout: dict[str, Any] = {"padding": (0, 1, 0, 0), "pad_edge": False} if compact else {}
+    layout: dict[str, Any] = {"padding": (0, 0 if tight else 1, 0, 0), "pad_edge": False} if compact else {}
     table = Table(box=SIMPLE_HEAD, show_edge=False, **layout, **options)
     for header in text:
         table.add_column(header, overflow="fold", min_width=10 if compact else None)

@@ -1,31 +1,29 @@
-"""Processes: how they end with their parent, where they print and keep temporary files, how many cores they have."""
+"""Processes: who adopts their orphans, where they print and keep temporary files.
+
+`die_with_parent` and `usable_cores` are the runner's.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
+from rg_env.runner.machine import die_with_parent, usable_cores
+
 _PR_SET_CHILD_SUBREAPER = 36
 
+__all__ = ["adopt_orphans", "die_with_parent", "make_scratch", "ray_folder", "redirect_output", "usable_cores"]
 
+STOPPED_BY = "stopped_by"
+"""The file in the scratch folder of a run with the name of the signal that is to stop it."""
 SCRATCH = "RG_ENV_SCRATCH"
 """Environment variable: the folder that the supervisor of this process removes at the end."""
 _LONGEST_TEMP = 30
 """Maximum length of the path of temporary folders: Ray's socket paths are about 77 characters longer, and the limit is
 107 bytes."""
-
-
-def die_with_parent(signum: int = signal.SIGKILL) -> None:
-    """Have the kernel send this process a signal when the thread that started it ends. Only Linux can."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signum, 0, 0, 0)
 
 
 def adopt_orphans() -> None:
@@ -56,27 +54,3 @@ def ray_folder() -> Path:
     folder = Path(scratch, "r")
     folder.mkdir()
     return folder
-
-
-def usable_cores() -> int:
-    """Number of cores that this process may use, by its affinity and its control groups' CPU quotas; at least 1."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([cores, *(int(quota) for quota in _quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")))]))
-
-
-def _quotas(groups: Path, mount: Path) -> Iterator[float]:
-    """The limits of the control groups of a process and of those above them, in cores. Versions 1 and 2."""
-    with suppress(OSError):
-        for line in groups.read_text().splitlines():
-            _, controllers, group = line.split(":", 2)
-            if controllers and "cpu" not in controllers.split(","):
-                continue
-            folder = mount / ("cpu" if controllers else "") / group.strip("/")
-            for place in (folder, *folder.parents):
-                with suppress(OSError, ValueError):
-                    if controllers:
-                        used, period = ((place / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-                    else:
-                        used, period = (place / "cpu.max").read_text().split()
-                    if float(used) > 0:  # a ValueError is `max`
-                        yield float(used) / float(period)

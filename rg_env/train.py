@@ -63,7 +63,7 @@ def train(argv: Iterable[str]) -> Path:
         ConfigError: before anything is started.
     """
     from rg_env.skyrl.config import load_run
-    from rg_env.skyrl.run_folder import finished_at
+    from rg_env.skyrl.resumption import finished_at
 
     run = load_run(argv)
     _check_experiment(run.cfg)

@@ -19,6 +19,7 @@ from typing import Any
 
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.errors import ConfigError, RGEnvError, describe, need, one_line, refuse
+from rg_env.tasks.question_file import allow_modules
 
 IMPORTS = "RG_ENV_IMPORTS"
 """Environment variable: the modules with tasks, which scorer and dataloader processes import, separated by commas."""
@@ -52,19 +53,22 @@ def import_modules(config: RGDumpConfig) -> None:
     if (folder := str(Path.cwd())) not in sys.path:
         sys.path.append(folder)
     import_named(names)
-    os.environ[IMPORTS] = ",".join(_modules_of_tasks())
+    allow_modules(config.imports)
+    os.environ[IMPORTS] = ",".join(_registered_modules())
 
 
-def _modules_of_tasks() -> list[str]:
+def modules_of_tasks() -> list[str]:
+    """The modules with tasks that this process, or the one that started it, has imported, in whatever way."""
+    inherited = [name for name in os.environ.get(IMPORTS, "").split(",") if name]
+    registered = [name for name in _registered_modules() if name != "__main__"]
+    return list(dict.fromkeys([*inherited, *registered]))
+
+
+def _registered_modules() -> list[str]:
     if "reasoning_gym" not in sys.modules:
         return []
     modules = {dataset_class.__module__ for dataset_class, _ in sys.modules["reasoning_gym"].factory.DATASETS.values()}
     return sorted(module for module in modules if not module.startswith("reasoning_gym."))
-
-
-def inherited_modules() -> list[str]:
-    """The modules with tasks that this process, or the one that started it, has imported."""
-    return [name for name in os.environ.get(IMPORTS, "").split(",") if name]
 
 
 def load_object(setting: str, path: str) -> Any:

@@ -35,10 +35,11 @@ from typing import Any
 
 from rg_env.attack.attacks import POLICIES, after_colon, attacks, block_of, numbers_of, words_of
 from rg_env.attack.run import FULLY_RIGHT, often_right
+from rg_env.runner.child_process import Form
 from rg_env.scoring import Scorer
 from rg_env.scoring.base_score import CHEAP
 from rg_env.scoring.parse import normal_form
-from rg_env.scoring.worker import Form, make_scorer
+from rg_env.scoring.upstream import make_scorer
 from rg_env.tasks import hash64, task_names
 from rg_env.tasks.levels import base_options, scale_of, why_cut
 from rg_env.tasks.soundness import in_default_mix, reason_for

@@ -26,8 +26,11 @@ from rg_env.dump.schema import GroupFacts, GroupRecord, LedgerRecord, Record, Ro
 from rg_env.scoring import Status
 from rg_env.scoring.length import LENGTH_PENALTIES
 from rg_env.scoring.types import MEANINGS
+from rg_env.setting_names import FILE, write_names
+from rg_env.skyrl.config import known_settings
 
 ROOT = Path(__file__).resolve().parents[1]
+LIST_OF_SETTINGS = ROOT / "rg_env" / FILE
 BLOCK = re.compile(r"(<!-- (?P<name>\w+): made by make docs -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -128,9 +131,14 @@ TABLES = (settings, record_keys, violations, statuses, length_penalties, statist
 
 
 def main() -> int:
-    """Write every page that has a table, or say which are not up to date."""
+    """Write the list of settings and every page that has a table, or say which are not up to date."""
     made = {make.__name__: make for make in TABLES}
     stale = []
+    names = write_names({name: setting.is_free_form for name, setting in known_settings().items()})
+    if names != LIST_OF_SETTINGS.read_text():
+        stale.append(LIST_OF_SETTINGS)
+        if "--check" not in sys.argv:
+            LIST_OF_SETTINGS.write_text(names)
     for page in sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")]):
         text = page.read_text()
         new = BLOCK.sub(lambda match: f"{match[1]}{made[match['name']]()}\n{match[3]}", text)
@@ -138,11 +146,11 @@ def main() -> int:
             stale.append(page)
             if "--check" not in sys.argv:
                 page.write_text(new)
-    names = ", ".join(str(page.relative_to(ROOT)) for page in stale)
+    files = ", ".join(str(page.relative_to(ROOT)) for page in stale)
     if "--check" in sys.argv and stale:
-        print(f"not up to date: {names}; run `make docs`", file=sys.stderr)
+        print(f"not up to date: {files}; run `make docs`", file=sys.stderr)
         return 1
-    print(f"written: {names}" if names else "up to date")
+    print(f"written: {files}" if files else "up to date")
     return 0
 
 

@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rg_env.runner import Failure, Guarded, guarded
 from rg_env.scoring import Scorer
 from rg_env.tasks import hash64, split_of, task_names
 from rg_env.tasks.levels import RECORD, Attribute, Scale, attributes_of
-from rg_env.tasks.upstream import deadline
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 
 ITEMS = 64
@@ -33,7 +33,7 @@ MOST_SECONDS = 0.5
 SLOWEST = 2.5
 """CPU seconds of any item: a batch is not ready before its slowest item."""
 HANGS = 8
-"""CPU seconds after which a draw is ended."""
+"""CPU seconds after which a draw is killed."""
 FEWEST_DIFFERENT = 12
 """Different questions in `ITEMS` items, of both splits."""
 SCORED = 6
@@ -51,17 +51,34 @@ class Trial:
     questions: tuple[str, ...] = ()
 
 
+def draw_once(task: str, options_json: str, seed: int) -> int:
+    """Make an entry, in a process that can be killed. Returns the length of its question."""
+    return len(_dataset_of(task, options_json).make(seed)["question"])
+
+
+@functools.cache
+def _dataset_of(task: str, options_json: str) -> UpstreamDataset:
+    return UpstreamDataset(task, json.loads(options_json))
+
+
+@functools.cache
+def _drawing() -> Guarded:
+    return guarded("scripts.find_levels:draw_once", timeout=HANGS, workers=1, fresh=False)
+
+
 def make_items(task: str, options: Mapping[str, Any]) -> tuple[list[dict[str, Any]], float] | str:
     """Entries and their CPU seconds, without the time to load the task; or in words why there are none."""
     dataset, entries = UpstreamDataset(task, options), []
     total = 0.0
     for number in itertools.count():
+        seed = hash64("levels", task, number) >> 32
+        # A draw is a pure function, so one that returned in the other process returns here.
+        trial = _drawing().score(task, json.dumps(options), seed)
+        if trial.status is Failure.TIMEOUT:
+            return "hangs"
         before = time.process_time()
         try:
-            make = functools.partial(dataset.make_here, hash64("levels", task, number) >> 32)
-            entries.append(deadline.make_in_time(make, HANGS))
-        except deadline.EndlessDrawError:
-            return "hangs"
+            entries.append(dataset.make(seed))
         except Exception as error:
             if number >= 4 * FEWEST and len(entries) < number / 8:
                 return f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"

@@ -1,6 +1,8 @@
 """`make gpu-check`: what to run first on a GPU machine. A few steps of training, and one result as JSON and as text.
 
-    python scripts/gpu_check.py --config configs/debug_1gpu.yaml --out runs/gpu_check [key=value …]
+    python scripts/gpu_check.py --config configs/debug_1gpu.yaml [--out FOLDER] [key=value …]
+
+FOLDER is new or empty; the default is runs/gpu_check-DATE-TIME. Nothing is ever deleted.
 
 It runs `rg-env --version`, trains with an evaluation before and after, validates the dump and reads the metrics. Then
 it trains twice on the same batches at a learning rate of 0, with rg_dump and with the generator in `skyrl_alone.py`,
@@ -13,10 +15,10 @@ import argparse
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +87,6 @@ def compare(config: Path, out: Path, overrides: Sequence[str], steps: int) -> di
 
 def check(config: Path, out: Path, overrides: Sequence[str], steps: int) -> dict[str, Any]:
     """Run everything; what came out, as one dict."""
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
     _, installed = rg_env("--version")
     code, values = train(config, out, overrides)
     evaluations = values.get("solved_in_evaluation", [])
@@ -117,16 +117,19 @@ def as_text(result: dict[str, Any]) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, default=Path("configs/debug_1gpu.yaml"))
-    parser.add_argument("--out", type=Path, default=Path("runs/gpu_check"))
+    parser.add_argument("--out", type=Path, default=Path(f"runs/gpu_check-{datetime.now(UTC):%Y%m%d-%H%M%S}"))
     parser.add_argument("--compare-steps", type=int, default=11, help="steps of each run that is timed, at least 2")
     parser.add_argument("overrides", nargs="*")
     args = parser.parse_args()
     out = args.out.resolve()
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        parser.error(f"--out {out} has files: name a new folder")
+    out.mkdir(parents=True, exist_ok=True)
     result = check(args.config, out, args.overrides, args.compare_steps)
     text = "\n".join(as_text(result))
     (out / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     (out / "result.txt").write_text(text + "\n")
-    print(f"\n{text}")
+    print(f"\n{text}\nwritten to {out}")
     sys.exit(not all(result["passed"].values()))
 
 

@@ -37,7 +37,8 @@ from rg_env.errors import ConfigError, DumpError, RGEnvError
 from rg_env.evaluate.suites import SuiteTask, suite_facts
 from rg_env.processes import usable_cores
 from rg_env.prompts import Prompts
-from rg_env.rewards import Origin, Rollout, group_record, set_rewards
+from rg_env.rewards import set_rewards
+from rg_env.rollout import Origin, Rollout, group_record
 from rg_env.scoring import AnswerScore, Scorer, Status, Verdict, parse_response
 from rg_env.scoring.types import UNCOUNTED
 from rg_env.tasks import Item, encode_entry
@@ -174,7 +175,7 @@ def import_all(path: Path, out: Path) -> list[Path]:
                 return Verdict.no_response("the file has no response")
             if problem is not None:
                 parsed = parse_response(text, format=ResponseFormat.LENIENT)
-                return Verdict(parsed, AnswerScore.unscored(Status.UNSCORED, problem))
+                return Verdict(parsed, AnswerScore.without_score(Status.UNSCORED, problem))
             return scorer.score_response(item.entry, text, item.config, format=ResponseFormat.LENIENT)
 
         def judge(item: Item, problem: str | None, texts: Iterable[str | None]) -> Iterable[Verdict]:

@@ -11,4 +11,5 @@ fi
 .venv/bin/rg-env train "configs/$name.yaml" "trainer.policy.model.path=$model"
 .venv/bin/rg-env dumps stats "runs/$name/dumps"
 echo
+.venv/bin/rg-env dumps report "runs/$name/dumps" --out "runs/$name/report.html"
 echo "The run is in runs/$(readlink "runs/$name"), and runs/$name points to it. So that rg-env is found in this shell: . .venv/bin/activate"

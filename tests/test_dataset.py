@@ -70,7 +70,7 @@ def test_indexing_gives_what_skyrls_loader_takes() -> None:
     ]
     uids = [dataset[i][3] for i in range(30)]
     assert len(set(uids)) == 30
-    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+", uid) for uid in uids)
+    assert all(re.fullmatch(r"[A-Za-z0-9_.~-]+", uid) for uid in uids)
 
 
 def test_slices_and_negative_indices_are_those_of_a_list_and_any_length_costs_nothing() -> None:

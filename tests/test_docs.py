@@ -13,7 +13,7 @@ import pytest
 
 from rg_env.analysis.export import Reason
 from rg_env.dump import FileKind
-from rg_env.dump.validate import ADVICE
+from rg_env.dump.contents import KINDS
 from tests.documents import PAGES, ROOT
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
@@ -150,6 +150,6 @@ def test_the_closed_sets_are_documented_in_full():
     """The findings of `validate`, the kinds of files."""
     check, dumps = ((ROOT / "docs" / name).read_text() for name in ("reading.md", "dumps.md"))
     findings = re.findall(r"^\| (`.*?) \|", check[check.index("| finding |") :].partition("\n\n")[0], re.MULTILINE)
-    assert set(re.findall(r"`(\w+)`", " ".join(findings))) == {*ADVICE}
+    assert set(re.findall(r"`(\w+)`", " ".join(findings))) == {*KINDS}
     files = re.findall(r"^reasoning_gym_environment_(\w+?)_\{run_id\}_\{batch\}\.jsonl", dumps, re.MULTILINE)
     assert set(files) == {*FileKind}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ def test_different_questions_of_every_task_in_turn_whatever_the_weights() -> Non
     assert [item.task for item in made.items] == ["coin_flip", "gcd", "tower_of_hanoi"] * 4
     assert all(split_of(item.task, item.entry["question"]) is Split.EVAL for item in made.items)
     assert len({item.entry["question"] for item in made.items}) == 12
-    assert made.items[4].id == "gcd-eval-123-1"
+    assert re.fullmatch(r"gcd~[0-9a-f]{8}-eval-123-1", made.items[4].id)
     assert EvalSet(MIX | {"tower_of_hanoi": 1}, samples_per_task=2).items == made.items[:6]
 
 

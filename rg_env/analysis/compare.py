@@ -23,7 +23,7 @@ import polars as pl
 from rg_env.analysis.estimates import t_quantiles
 from rg_env.analysis.stats import Measured, by_keys, key_columns, measure
 from rg_env.choices import By
-from rg_env.dump import Dump, Phase
+from rg_env.dump import Phase, Run
 
 Side = pl.LazyFrame | pl.DataFrame | Measured
 """Rows as `Dump.scan` gives them, or what `measure` made of them with `to_match`."""
@@ -116,11 +116,11 @@ def shared_questions(this: Side, other: Side, *, unmatched: Collection[str] = ()
     return first.height, second.height, first.join(second, on=on).height
 
 
-def differing_tasks(dump: Dump, other: Dump) -> list[str]:
+def differing_tasks(*runs: Run) -> list[str]:
     """The tasks whose options differ between any two of the runs, sorted: equal ids may be different questions."""
     options: dict[str, Any] = {}
     differing = set()
-    for run in (*dump.runs, *other.runs):
+    for run in runs:
         mix = (run.manifest or {}).get("task_mix")
         for task, chosen in mix.items() if isinstance(mix, Mapping) else ():
             config = chosen.get("config") if isinstance(chosen, Mapping) else None

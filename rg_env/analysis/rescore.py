@@ -22,6 +22,7 @@ from rg_env.dump.schema import RG_DUMP, answered
 from rg_env.errors import ConfigError, DumpError
 from rg_env.output import visible
 from rg_env.scoring import Scorer, Status, shared_scorer
+from rg_env.scoring.file_scorers import file_question
 from rg_env.tasks.entry_json import decode_entry
 from rg_env.tasks.registry import check_name
 from rg_env.user_code import named_modules
@@ -132,7 +133,7 @@ def rescore(
                 result.without_question += 1
                 continue
             if group.task not in result.tasks:
-                _check_task(dump, group.task)
+                _check_scorer(dump, group.task, question[0])
                 result.tasks[group.task] = TaskChanges(group.task)
             is_unknown = (group.run_id, group.attempt) not in dump.settings
             result.without_settings += is_unknown
@@ -187,6 +188,15 @@ def _score_again(
         }
         scored.append(msgspec.structs.replace(rollout, **new))
     return scored
+
+
+def _check_scorer(dump: Dump, task: str, entry: Mapping[str, Any]) -> None:
+    """Refuse a question whose answers this process cannot score."""
+    question = file_question(entry)
+    if isinstance(question, str):
+        raise ConfigError(visible(f"cannot score {task}: {question}", one_line=True))
+    if question is None:
+        _check_task(dump, task)
 
 
 def _check_task(dump: Dump, task: str) -> None:

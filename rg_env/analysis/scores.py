@@ -17,7 +17,7 @@ from rg_env.analysis.tables import figure
 from rg_env.choices import By
 from rg_env.dump.files import list_files
 from rg_env.dump.reader import open_run
-from rg_env.output import cell, new_table
+from rg_env.output import cell, new_table, rate
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _SHOWN = ("groups", "rollouts", "mean_base_score", "solve_rate", "format_rate", "pass_at_")
 _COLUMNS = {"mean_base_score": "score", "solve_rate": "solved", "upstream_score": "upstream", "format_rate": "format"}
 _WITH_INTERVAL: tuple[str, ...] = ("mean_base_score", "solve_rate")
+_SCORES = ("mean_base_score", "upstream_score")
+"""Means, which are shown as numbers; the other columns are rates."""
 _WIDE = 100
 """Columns of a terminal from which all figures and intervals fit."""
 
@@ -40,6 +42,7 @@ class Summary:
             nothing was scored), and from `statistics` the mean base score, solve rate, format rate and pass@k with
             their intervals.
         no_response: requests that failed.
+        planned: the number of responses that the run is to have.
     """
 
     name: str
@@ -47,18 +50,26 @@ class Summary:
     folder: Path
     suite: Mapping[str, Any] | None
     no_response: int
+    planned: int
     rows: list[dict[str, Any]]
+
+    @property
+    def responses(self) -> int:
+        """The number of responses, which the scores are about."""
+        return int(self.rows[0]["rollouts"])
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         facts = {"name": self.name, "run_id": self.run_id, "dump": str(self.folder), "suite": self.suite}
-        of_kind = {kind: [row for row in self.rows if row["kind"] == kind] for kind in ("category", "task")}
-        parts = {"total": self.rows[0], "categories": of_kind["category"], "tasks": of_kind["task"]}
-        return facts | {"no_response": self.no_response} | parts
+        categories = [row for row in self.rows if row["kind"] == "category"]
+        tasks = [row for row in self.rows if row["kind"] == "task"]
+        parts = {"total": self.rows[0], "categories": categories, "tasks": tasks}
+        counts = {"responses": self.responses, "planned": self.planned, "no_response": self.no_response}
+        return facts | counts | parts
 
 
-def summarize(folder: Path, run_id: str, name: str) -> Summary:
-    """Compute the scores of a run.
+def summarize(folder: Path, run_id: str, name: str, planned: int) -> Summary:
+    """Compute the scores of a run that is to have `planned` responses.
 
     Raises:
         DumpError: it has no responses.
@@ -73,7 +84,7 @@ def summarize(folder: Path, run_id: str, name: str) -> Summary:
             facts = {"kind": kind, "name": "total" if kind == "total" else row[by], "upstream_score": upstream[row[by]]}
             rows.append(facts | {name: row[name] for name in row if name.startswith(_SHOWN)})
     suite = (dump.runs[0].manifest or {}).get("suite")
-    return Summary(name, run_id, folder, suite, measured.left_out, rows)
+    return Summary(name, run_id, folder, suite, measured.left_out, planned, rows)
 
 
 def render(summaries: Sequence[Summary], width: int) -> Table:
@@ -108,5 +119,7 @@ def render(summaries: Sequence[Summary], width: int) -> Table:
 
 def _figure(row: Mapping[str, Any], name: str, with_interval: bool) -> str:
     low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+    if name not in _SCORES:
+        return rate(row[name], low, high) if with_interval else rate(row[name])
     interval = f" [{figure(low)}, {figure(high)}]" if with_interval and low is not None else ""
     return figure(row[name]) + interval

@@ -12,7 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rg_env.dump import Dump, FileKind, Phase
+from rg_env.config import RGDumpConfig
+from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.schema import answered
 from rg_env.scoring import parse_response
 from rg_env.scoring.parse import normal_form
@@ -53,44 +54,55 @@ class Examined:
 class _Seen:
     """What was seen of one task: ids of groups by item for each wrong answer that won, and think blocks."""
 
-    won: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    won: dict[str, dict[str, str]] = field(default_factory=dict)
     think: Counter[bool] = field(default_factory=Counter)
     empty: dict[str, None] = field(default_factory=dict)
 
 
+@dataclass
+class _Phase:
+    """What was seen of one phase."""
+
+    result: Examined = field(default_factory=Examined)
+    tasks: defaultdict[str, _Seen] = field(default_factory=lambda: defaultdict(_Seen))
+
+
 def find_signs(dump: Dump) -> Examined:
-    """Look for signs in the train phase of a dump, or in a dump that has only evaluations. Errors as `Dump.groups`."""
-    result, tasks = Examined(), defaultdict[str, _Seen](_Seen)
-    only_eval = {file.kind for file in dump.files_to_read(texts=True)} == {FileKind.EVAL}
-    phase = Phase.EVAL if only_eval else Phase.TRAIN
+    """Look for signs in the responses of the train phase; where the dump, or what its conditions leave of it, has only
+    evaluations, in those. Errors as `Dump.groups`.
+    """
+    phases = {Phase.TRAIN: _Phase(), Phase.EVAL: _Phase()}
     for group in dump.groups():
-        config = dump.settings_for(group)
-        seen, reference = tasks[group.task], group.expected_answer
-        for rollout in answered(group.rollouts):
-            if not rollout.conversation:
-                continue
-            parsed = parse_response(rollout.response, config.prefilled_think, format=config.format)
-            answer = (rollout.answer or parsed.answer or "").strip()
-            result.responses += 1
-            result.answers += bool(answer)
-            result.think_blocks += parsed.think is not None
-            result.references += reference is not None
-            if group.phase != phase:
-                continue
-            rewarded = answer and reference is not None and rollout.base_score >= _WINS
-            if (
-                rewarded
-                and len(seen.won[answer]) < _ENOUGH_ITEMS
-                and normal_form(answer) != normal_form(str(reference))
-            ):
-                seen.won[answer].setdefault(group.item, group.group_id)
-            if parsed.think is not None and rollout.base_score >= _RIGHT:
-                empty = not parsed.think.strip(" \t\r\n.…-")
-                seen.think[empty] += 1
-                if empty and len(seen.empty) < _EVIDENCE:
-                    seen.empty[group.group_id] = None
-    result.findings = [finding for task in sorted(tasks) for finding in _findings(task, tasks[task])]
-    return result
+        _examine(group, dump.settings_for(group), phases[group.phase])
+    train = phases[Phase.TRAIN]
+    examined = train if train.result.responses else phases[Phase.EVAL]
+    for task in sorted(examined.tasks):
+        examined.result.findings.extend(_findings(task, examined.tasks[task]))
+    return examined.result
+
+
+def _examine(group: GroupRecord, config: RGDumpConfig, phase: _Phase) -> None:
+    """Note what the responses of a group show."""
+    result, seen = phase.result, phase.tasks[group.task]
+    reference = group.expected_answer
+    for rollout in answered(group.rollouts):
+        if not rollout.conversation:
+            continue
+        parsed = parse_response(rollout.response, config.prefilled_think, format=config.format)
+        answer = (rollout.answer or parsed.answer or "").strip()
+        result.responses += 1
+        result.answers += bool(answer)
+        result.think_blocks += parsed.think is not None
+        result.references += reference is not None
+        if answer and reference is not None and rollout.base_score >= _WINS:
+            is_wrong = normal_form(answer) != normal_form(reference)
+            if is_wrong and len(seen.won.get(answer, ())) < _ENOUGH_ITEMS:
+                seen.won.setdefault(answer, {}).setdefault(group.item, group.group_id)
+        if parsed.think is not None and rollout.base_score >= _RIGHT:
+            is_empty = not parsed.think.strip(" \t\r\n.…-")
+            seen.think[is_empty] += 1
+            if is_empty and len(seen.empty) < _EVIDENCE:
+                seen.empty[group.group_id] = None
 
 
 def _findings(task: str, seen: _Seen) -> Iterator[Finding]:

@@ -14,9 +14,9 @@ import polars as pl
 
 from rg_env.analysis.estimates import moments, pass_at_k, tries_up_to, with_intervals
 from rg_env.choices import By, parse_by
-from rg_env.dump.frames import ROLLOUT_SCHEMA, SCHEMA
+from rg_env.dump.frames import SCHEMA
 from rg_env.dump.reader import Dump
-from rg_env.dump.schema import RG_DUMP, FileKind, Outcome, Phase
+from rg_env.dump.schema import RG_DUMP, Outcome, Phase
 from rg_env.errors import DumpError
 from rg_env.scoring.types import UNCOUNTED, Status, Violation
 
@@ -24,6 +24,8 @@ SOLVED_AT = 0.99
 PERCENTILES = (10, 50, 90)
 GROUP = "group"
 """Column with a number for each group."""
+GROUP_HASH = (pl.col("run_id").hash(1) + pl.col("group_id").hash()).alias(GROUP)
+"""Its expression: two runs may have equal ids of groups, which are still two groups."""
 OTHER_CATEGORY = "other"
 """The category of tasks that reasoning-gym does not have."""
 
@@ -55,29 +57,42 @@ def _of_groups(name: str, value: pl.Expr, meaning: str, *, header: str = "") -> 
     return Statistic(name, value, meaning, per_group=True, header=header)
 
 
+def _where_known(value: pl.Expr) -> pl.Expr:
+    """A value that only groups of rg_dump have."""
+    return pl.when(pl.col("environment") == RG_DUMP).then(value)
+
+
+_CUT_OFF = pl.when((pl.col("environment") == RG_DUMP) | (pl.col("stop_reason") != "")).then("truncated")
+"""Of another environment it is known where a stop reason is."""
+_FAILURES = [status.value for status in Status if status.is_scorer_failure]
+
 STATISTICS = (
     Statistic("mean_base_score", pl.col("base_score"), "the score (`base_score`)", header="score", form=".3f"),
     Statistic("mean_reward", pl.col("reward"), "the reward", bounded=False, header="reward", form=".3f"),
     Statistic("solve_rate", pl.col("solved"), "share of rollouts with a score of at least `solved_at`"),
     Statistic("format_rate", pl.col("well_formed"), "share without a violation", header="format"),
     Statistic("mean_response_tokens", pl.col("response_tokens"), "the length of responses", bounded=False),
-    Statistic("truncated", pl.col("truncated"), "share that hit the length limit", header="cut\noff", rare=True),
+    Statistic("truncated", _CUT_OFF, "share that hit the length limit", header="cut\noff", rare=True),
     Statistic("mean_score", pl.col("score"), "the score after the length penalty"),
     Statistic("mean_raw_score", pl.col("raw_score"), "the score of the bare answer, where one was scored"),
     Statistic("mean_tagged_score", pl.col("tagged_score"), "the score of the answer in its tags"),
     Statistic("mean_custom_reward", pl.col("custom_reward"), "what your reward function returned", bounded=False),
     Statistic("mean_published_score", pl.col("published_score"), "the publisher's score of imports", bounded=False),
     Statistic("solve_given_format", pl.col("solved").filter("well_formed"), "solve rate without violations"),
-    Statistic("penalized", pl.col("score") < pl.col("base_score"), "share that the length penalty lowered"),
+    Statistic(
+        "penalized",
+        _where_known(pl.col("score") < pl.col("base_score")),
+        "share that the length penalty lowered",
+    ),
     Statistic(
         "tagged_wins", pl.col("tagged_score") > pl.col("raw_score"), "share whose tagged score is above the raw one"
     ),
     Statistic(
         "scorer_failures",
-        pl.col("status").is_in([status.value for status in Status if status.is_scorer_failure]),
+        _where_known(pl.col("status").is_in(_FAILURES)),
         "share whose scorer failed: status timeout, crashed or error",
     ),
-    Statistic("rejected", pl.col("status") == Status.REJECTED.value, "share that the guard rejected"),
+    Statistic("rejected", _where_known(pl.col("status") == Status.REJECTED.value), "share that the guard rejected"),
     *(
         _of_groups(outcome.value, pl.col("outcome") == outcome.value, f"share of groups with the outcome {outcome}")
         for outcome in Outcome
@@ -89,11 +104,6 @@ STATISTICS = (
         header="no\nsignal",
     ),
     _of_groups(
-        "above_threshold_unsolved",
-        pl.col("partial_credit_only") & (pl.col("text") == FileKind.ROLLOUTS.value).fill_null(False),
-        "share of groups with a score above the threshold in which nothing is solved",
-    ),
-    _of_groups(
         "partial_credit_only",
         pl.col("partial_credit_only"),
         "share of groups in which nothing is solved and some score is above 0",
@@ -101,8 +111,10 @@ STATISTICS = (
 )
 """The statistics, in the order of the columns."""
 
-_OF_GROUP = ("run_id", "phase", "environment", "task", "complexity", "step", "outcome", "no_signal", "text")
-_TYPES: dict[str, pl.DataType] = dict.fromkeys(("run_id", "phase", "environment", "task", "text"), pl.Categorical())
+_OF_GROUP = ("run_id", "phase", "environment", "task", "complexity", "step", "outcome", "no_signal")
+_TYPES: dict[str, pl.DataType] = dict.fromkeys(
+    ("run_id", "phase", "environment", "task", "stop_reason"), pl.Categorical()
+)
 _TYPES |= {"outcome": pl.Enum(Outcome), "violation": pl.Enum(["", *Violation]), "status": pl.Enum(Status)}
 _TO_MATCH = ("item", "group_id")
 """The columns that matching the questions of two sides needs in addition."""
@@ -158,7 +170,7 @@ def measure(
         pl.col(name).cast(_TYPES.get(name, SCHEMA[name])) for name in dict.fromkeys([*_OF_GROUP, *vital, *sources])
     ]
     source = rollouts.scan() if isinstance(rollouts, Dump) else rollouts.lazy()
-    rows = source.select(*columns, pl.col("group_id").hash().alias(GROUP)).collect(engine="streaming")
+    rows = source.select(*columns, GROUP_HASH).collect(engine="streaming")
     if rows.is_empty():
         raise DumpError("there are no rollouts" if dump is None else _why_no_rollouts(dump))
     counted = (
@@ -180,18 +192,25 @@ def threshold(dump: Dump | None, solved_at: float | None) -> pl.Expr:
     """The base score from which a rollout is solved: its group's own, else `solved_at`, else that of the attempt's
     settings in the dump, else `SOLVED_AT`.
     """
-    default = pl.lit(SOLVED_AT if solved_at is None else solved_at)
-    for (run_id, attempt), settings in dump.settings.items() if dump and solved_at is None else ():
+    if dump is None or solved_at is not None:
+        return pl.coalesce("solved_at", pl.lit(SOLVED_AT if solved_at is None else solved_at))
+    others: dict[str, float] = {}
+    for (run_id, attempt), settings in dump.settings.items():
         if settings.solved_at != SOLVED_AT:
-            of_attempt = (pl.col("run_id").cast(pl.String) == run_id) & (pl.col("attempt") == attempt)
-            default = pl.when(of_attempt).then(settings.solved_at).otherwise(default)
-    return pl.coalesce("solved_at", default)
+            others[f"{attempt} {run_id}"] = settings.solved_at
+    if not others:
+        return pl.coalesce("solved_at", pl.lit(SOLVED_AT))
+    name = pl.format("{} {}", "attempt", pl.col("run_id").cast(pl.String))
+    of_attempt = name.replace_strict(others, default=SOLVED_AT, return_dtype=pl.Float64)
+    return pl.coalesce("solved_at", of_attempt)
 
 
 def _why_no_rollouts(dump: Dump) -> str:
     paths = ", ".join(dict.fromkeys(str(file.path) for file in dump.files_to_read())) or "these files"
-    problems = dump.problems
-    return f"no rollout in {paths}" + (f"; the first of {len(problems)} problems: {problems[0]}" if problems else "")
+    found = dump.findings(texts=False)
+    damaged = [finding for finding in found if finding.kind == "damaged_line"]
+    why = f"; the first of {found.counts['damaged_line']} damaged lines: {damaged[0]}" if damaged else ""
+    return f"no rollout in {paths}{why}"
 
 
 def step_numbers(dump: Dump) -> dict[tuple[str, int], dict[str, float | None]]:
@@ -210,7 +229,7 @@ def statistics(
     Args:
         rollouts: as for `measure`, or what it returned.
         by: a value of `By` or several separated by commas: `task`, `category`, `step`, `level` (task and tenth
-            of the complexity), `outcome`, `violation`, `status`, or `phase` or `environment`, which rows always have.
+            of the complexity), or `phase` or `environment`, which rows always have.
         solved_at: as for `measure`.
 
     Returns:
@@ -222,7 +241,8 @@ def statistics(
         - `pass_at_K`*: the probability that one of K responses to a prompt is solved;
           K = 1, 2, 4, … and the largest group size, over the groups with at least K rollouts;
         - `solve_rate_first`*, `solve_rate_last`*: over the first and the last quarter of the row's steps (at least one
-          each); `solve_rate_change` between them; null if there are fewer than two steps;
+          each), or over the first and the last evaluation; `solve_rate_change` between them; null if there are fewer
+          than two steps;
         - `tokens_right_pP`, `tokens_wrong_pP`: percentiles 10, 50, 90 of the length of solved and unsolved rollouts
           (linear between two lengths).
 
@@ -286,11 +306,6 @@ def counts(measured: Measured, by: str = By.PHASE) -> pl.DataFrame:
     return table.select(*keys, "kind", "value", "rollouts", "share").cast(pl.Schema(texts))
 
 
-def above_threshold_unsolved(measured: Measured) -> int:
-    """Number of groups that are above the threshold by partial credit alone."""
-    return int(measured.groups["above_threshold_unsolved:total"].sum())
-
-
 # -- keys
 
 
@@ -318,7 +333,7 @@ def with_keys(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 
 def _tenth(complexity: pl.Expr) -> pl.Expr:
     """The tenth of the scale: `0.0-0.1` to `0.9-1.0`. A boundary belongs to the upper one, except 1."""
-    low = ((complexity * 10_000).round() / 1000).floor().cast(pl.Int64).clip(0, 9)
+    low = ((complexity * 10_000).round() / 1000).floor().clip(0, 9).cast(pl.Int64)
     return pl.format("0.{}-{}.{}", low, (low + 1) // 10, (low + 1) % 10)
 
 
@@ -341,12 +356,9 @@ def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.D
         the steps. What needs whole groups has counts of 0 if only some rollouts of a group may be counted.
     """
     rows = with_keys(measured.rollouts, keys)
-    if "violation" in keys:
-        rows = rows.with_columns(pl.col("violation").cast(pl.String))
-    apart = [key for key in keys if key in ROLLOUT_SCHEMA]
-    groups = with_keys(_groups(rows, measured.chosen, apart) if apart else measured.groups, keys)
+    groups = with_keys(measured.groups, keys)
     groups, tries = _with_tries(_with_quarters(groups, keys))
-    if apart or not measured.whole:
+    if not measured.whole:
         unknown = [*tries, *(each.name for each in measured.chosen if each.per_group)]
         groups = groups.with_columns(pl.lit(0.0).alias(f"{name}:{what}") for name in unknown for what in _SUMS)
     names = {each.name: each.bounded for each in measured.chosen}
@@ -356,14 +368,14 @@ def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.D
 _SUMS = ("total", "count")
 
 
-def _groups(rollouts: pl.DataFrame, chosen: Sequence[Statistic], apart: Sequence[str] = ()) -> pl.DataFrame:
-    """One row per group, and per value of the columns `apart`."""
-    firsts = [name for name in (*_OF_GROUP, *_TO_MATCH) if name in rollouts.columns and name not in apart]
+def _groups(rollouts: pl.DataFrame, chosen: Sequence[Statistic]) -> pl.DataFrame:
+    """One row per group."""
+    firsts = [name for name in (*_OF_GROUP, *_TO_MATCH) if name in rollouts.columns]
     of_rollouts = [each for each in chosen if not each.per_group]
     of_groups = [each for each in chosen if each.per_group]
     groups = (
         rollouts.lazy()
-        .group_by(GROUP, *apart)
+        .group_by(GROUP)
         .agg(
             pl.col(*firsts).first(),
             *(each.value.sum().alias(f"{each.name}:total") for each in of_rollouts),
@@ -379,11 +391,14 @@ def _groups(rollouts: pl.DataFrame, chosen: Sequence[Statistic], apart: Sequence
 
 
 def _with_quarters(groups: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Add the solve rate over the first and over the last quarter of their row's steps."""
+    """Add the solve rate over the first and over the last quarter of their row's steps, or of its evaluations over the
+    first and over the last one.
+    """
     on = list(dict.fromkeys([*keys, "step"]))
     rank = pl.col("step").rank("dense").over(keys)  # 1 … number of distinct steps
     last = rank.max().over(keys)
-    quarter = (last // 4).clip(lower_bound=1)
+    is_evaluation = pl.col("phase") == Phase.EVAL.value
+    quarter = pl.when(is_evaluation).then(1).otherwise((last // 4).clip(lower_bound=1))
     steps = groups.select(on).drop_nulls("step").unique()
     steps = steps.select(*on, first=(rank <= quarter) & (last >= 2), last=(rank > last - quarter) & (last >= 2))
     return groups.join(steps, on=on, how="left", nulls_equal=True).with_columns(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from rich.text import Text
 
-from rg_env.analysis.stats import STATISTICS, Measured, above_threshold_unsolved
+from rg_env.analysis.stats import STATISTICS, Measured
 from rg_env.dump import Dump
 from rg_env.dump.schema import RG_DUMP, Phase
 from rg_env.output import cell, counted, new_table
@@ -28,12 +28,14 @@ Row = Mapping[str, Any]
 Show = Callable[[Row], str]
 _UNKNOWN = "–"
 _WIDTH = 80
+_MOST_COLUMNS = 8
+"""More columns than this fit 80 characters only with one space between them."""
 _LABEL = 26
 """Width for the names of tasks next to columns of runs."""
 _SECTION = ("run_id", "phase", "environment")
 """The columns whose values head a section."""
-SHOWN = [each.name for each in STATISTICS if each.header] + ["mean_response_tokens", "above_threshold_unsolved"]
-"""The statistics that `render_table`, `render_runs` and `headline` need."""
+SHOWN = [each.name for each in STATISTICS if each.header] + ["mean_response_tokens"]
+"""The statistics that `render_table` and `render_runs` need."""
 
 
 def headline(measured: Measured, dump: Dump) -> str:
@@ -41,8 +43,7 @@ def headline(measured: Measured, dump: Dump) -> str:
     groups = measured.groups
     names = [dump.names.get(run, run) for run in groups["run_id"].cast(pl.String).unique()]
     first, last = groups.select(first=pl.col("step").min(), last=pl.col("step").max()).row(0)
-    unsolved = above_threshold_unsolved(measured)
-    if dump.caveat:
+    if not dump.has_ledger:
         source = "no ledger: groups whose text was not kept are missing"
     elif dump.has_every_group:
         source = "every group, from the ledger"
@@ -52,7 +53,6 @@ def headline(measured: Measured, dump: Dump) -> str:
         f"run {names[0]}" if len(names) == 1 else f"{len(names)} runs",
         f"{counted(groups.height, 'group')}, {counted(measured.rollouts.height, 'rollout')}",
         *([f"steps {first} to {last}"] if first is not None else []),
-        *([f"{counted(unsolved, 'group')} above the threshold, none solved"] if unsolved else []),
         *(
             [f"{counted(measured.left_out, 'rollout')} left out (no response, or unscored)"]
             if measured.left_out
@@ -71,7 +71,7 @@ def render_table(frame: pl.DataFrame, *, totals: pl.DataFrame | None = None, col
         columns: names of the columns to show; by default the main ones.
     """
     shown = {name: partial(_figure, name) for name in columns} if columns else _main_columns(frame)
-    table = new_table([" ".join(_names(frame))], shown, compact=True)
+    table = new_table([" ".join(_names(frame))], shown, compact=True, tight=len(shown) > _MOST_COLUMNS)
     run = frame["run_id"][0]
     _add_rows(table, frame, totals, [(run, show) for show in shown.values()])
     return table
@@ -125,7 +125,7 @@ def render_details(
     for row in frame.iter_rows(named=True):
         numbers = trainer.get((row["run_id"], row.get("step", -1)), {}) if row["phase"] == Phase.TRAIN else {}
         title = cell(_name_of(row | {"run_id": names.get(row["run_id"], row["run_id"])}, _keys(frame)))
-        table = new_table([""], ["value", "95 % interval"], title=title, title_justify="left")
+        table = new_table([""], ["value", "95% interval"], title=title, title_justify="left")
         for name in frame.columns[frame.columns.index("groups") :]:
             if not name.endswith(("_low", "_high")) and row[name] is not None:
                 low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
@@ -142,7 +142,7 @@ def render_comparison(*frames: pl.DataFrame, measures: Sequence[str] = ()) -> Ta
         frames: by phase, and perhaps by other keys, which are shown below the totals of their phase and environment.
         measures: to show in every row; by default the main ones of the totals, and the solve rate of the others.
     """
-    table = new_table([""], ["questions", "this", "other", "difference", "95 % interval"], compact=True)
+    table = new_table([""], ["questions", "this", "other", "difference", "95% interval"], compact=True)
     for section in frames[0].select("phase", "environment").unique(maintain_order=True).iter_rows(named=True):
         table.add_section()
         table.add_row(cell(_name_of(section, _keys(frames[0])), "bold"))
@@ -233,28 +233,23 @@ def _names(frame: pl.DataFrame) -> list[str]:
 
 
 def _name_of(row: Row, names: Sequence[str]) -> str:
-    absent = {"violation": "none", "complexity": "no level"}
+    absent = {"complexity": "no level"}
     return " ".join(absent.get(name, _UNKNOWN) if row[name] in (None, "") else str(row[name]) for name in names)
 
 
 def _main_columns(frame: pl.DataFrame) -> dict[str, Show]:
     """Header → the cell. A column that would say nothing is left out."""
-    of_rollouts = not {"violation", "status"}.isdisjoint(frame.columns)
     tries = [name for name in frame.columns if name.startswith("pass_at_") and name[8:].isdigit()]
     columns: dict[str, Show] = {"groups": partial(_figure, "groups")}
-    if of_rollouts:
-        columns["rollouts"] = partial(_figure, "rollouts")
     columns["solved"] = _solved
-    if not of_rollouts and frame["solve_rate_first"].count():
-        columns["first→\nlast ¼"] = _trend
+    if frame["solve_rate_first"].count():
+        columns["first→\nlast"] = _trend
     if len(tries) > 1 and frame["pass_at_1"].count():
         columns["pass@k"] = partial(_best_pass_at_k, tries)
     for each in STATISTICS:
         if not each.header or not frame[each.name].count():
             continue
-        if of_rollouts and each.name in ("mean_base_score", "format_rate"):
-            continue
-        if each.name == "mean_reward" and (frame["mean_reward"] == frame["mean_base_score"]).all():
+        if each.name == "mean_reward" and (frame["mean_reward"].round(3) == frame["mean_base_score"].round(3)).all():
             continue
         if not (each.rare and (frame[each.name].fill_null(0) < 0.005).all()):
             columns[each.header] = partial(_figure, each.name, form=each.form)
@@ -270,8 +265,13 @@ def _best_pass_at_k(tries: Sequence[str], row: Row) -> str:
 
 
 def _solved(row: Row) -> str:
-    """The share with half of its interval, or with the other end of it where all or no rollouts are solved."""
-    rate, low, high = row["solve_rate"], row["solve_rate_low"], row["solve_rate_high"]
+    """The share with half of its interval, or with the other end of it where all or no rollouts are solved.
+
+    Of several evaluations it is that of the last one: a mean of before and after would say nothing.
+    """
+    is_series = row["phase"] == Phase.EVAL and row["solve_rate_last"] is not None
+    name = "solve_rate_last" if is_series else "solve_rate"
+    rate, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
     if low is None:
         return f"{rate:.0%}"
     margin = f"≤{100 * high:.0f}" if rate == 0 else f"≥{100 * low:.0f}" if rate == 1 else f"±{50 * (high - low):.0f}"

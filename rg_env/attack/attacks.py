@@ -182,7 +182,7 @@ def _last(pattern: str) -> Callable[[str], str | None]:
 
 POLICIES: dict[str, Callable[[str], str | None]] = {
     "the question": lambda question: question[:8000],
-    "the last line": lambda question: question.splitlines()[-1],
+    "the last line": lambda question: (question.splitlines() or [""])[-1],
     "the last block": block_of,
     "what follows the last colon": after_colon,
     "what is in the last quotes": _last(r"[\"']([^\"']+)[\"']"),

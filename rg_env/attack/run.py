@@ -184,21 +184,25 @@ def _scores(scorer: Scorer, entries: Sequence[Entry], attack: Attack) -> tuple[l
     earned, worst = 0.0, Status.OK
     for entry in entries:
         text = attack.answer(str(entry["question"]).strip())
-        scored = AnswerScore.unscored(Status.OK) if text is None else scorer.score_answer(entry, text)
+        scored = AnswerScore.without_score(Status.OK) if text is None else scorer.score_answer(entry, text)
         scores.append(scored.score)
         if text is not None and (entry["answer"] is None or normal_form(text) != normal_form(str(entry["answer"]))):
             earned += scored.score
-        if scored.status in CONTAINED and not scored.starved:
+        if scored.status in CONTAINED and not _had_no_core(scored):
             worst = scored.status
         if worst in _ENDED:
             break
     return scores, earned, worst
 
 
+def _had_no_core(scored: AnswerScore) -> bool:
+    return scored.status is Status.TIMEOUT and scored.excused
+
+
 def _reference(scorer: Scorer, entry: Entry, texts: Sequence[str]) -> dict[str, tuple[Status, float]]:
     """The scores of texts, less those for which the machine had no core: these prove nothing."""
     scored = {text: scorer.score_answer(entry, text) for text in texts}
-    return {text: (score.status, round(score.score, 9)) for text, score in scored.items() if not score.starved}
+    return {text: (score.status, round(score.score, 9)) for text, score in scored.items() if not _had_no_core(score)}
 
 
 def run_command(tasks: str | None, items: int) -> int:

@@ -25,7 +25,6 @@ from rg_env.analysis.reparse import reparse
 from rg_env.browser.groups import Query, group_facts, prompt, ranked, rollout_facts
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, Outcome, RolloutRecord
-from rg_env.dump.reader import TextIndex
 from rg_env.dump.schema import as_violation
 from rg_env.errors import RGEnvError
 from rg_env.output import cell, counted, visible
@@ -78,8 +77,8 @@ class Browser(App[RGEnvError]):
         super().__init__()
         self._open = open_dump
         self._dump = open_dump()
+        self._damaged = 0
         self._sort = sort
-        self._texts: TextIndex | None = None
         self._total = 0
         self._first = 0  # the row at the top of the list's page
         self._group: GroupRecord | None = None
@@ -126,35 +125,35 @@ class Browser(App[RGEnvError]):
         self.busy = True
         self._table.focus()
         self._refresh_head()
-        self._find_in_thread(self.shown_query, None if reload else self._texts)
+        self._find_in_thread(self.shown_query, reload=reload)
 
     @work(thread=True, exclusive=True)
-    def _find_in_thread(self, query: Query, texts: TextIndex | None) -> None:
-        """Find the rows that match; without `texts`, in the dump as it is now."""
+    def _find_in_thread(self, query: Query, *, reload: bool) -> None:
+        """Find the rows that match; with `reload`, in the dump as it is now."""
         worker = get_current_worker()
         try:
-            dump = self._dump if texts else self._open()
-            texts = texts or TextIndex(dump)
+            dump = self._open() if reload else self._dump
+            damaged = dump.findings().counts["damaged_line"]
             every = query.rows(dump, self._sort)
             rows = every.filter("matches")
             if query.text:
-                ids = set()
-                for group in dump.groups(ids=set(rows["group_id"])):
+                matches = []
+                for name in rows.select("run_id", "group_id").iter_rows():
                     if worker.is_cancelled:
                         return
-                    if query.matches_text(group):
-                        ids.add(group.group_id)
-                rows = rows.filter(pl.col("group_id").is_in(ids))
+                    group = dump.text(*name)
+                    matches.append(group is not None and query.matches_text(group))
+                rows = rows.filter(pl.Series(matches, dtype=pl.Boolean))
         except RGEnvError as error:
             self.call_from_thread(self.exit, error)
             return
         if not worker.is_cancelled:
-            self.call_from_thread(self._show, dump, texts, every.height, rows)
+            self.call_from_thread(self._show, dump, damaged, every.height, rows)
 
-    def _show(self, dump: Dump, texts: TextIndex, total: int, rows: pl.DataFrame) -> None:
+    def _show(self, dump: Dump, damaged: int, total: int, rows: pl.DataFrame) -> None:
         """Show other rows; the cursor stays on its group if it is among them."""
         selected = self.rows["group_id"][self.place] if self.place < self.rows.height else None
-        self._dump, self._texts, self._total, self.rows, self.busy = dump, texts, total, rows, False
+        self._dump, self._damaged, self._total, self.rows, self.busy = dump, damaged, total, rows, False
         place = rows["group_id"].index_of(selected) if selected is not None else None
         self._first = -1
         self._go(place or 0)
@@ -184,7 +183,7 @@ class Browser(App[RGEnvError]):
             f"{count:,} of {self._total:,} groups",
             str(self.shown_query) or "no filter",
             f"list: {self._first + 1:,} to {last:,}, keys [ and ]" if count > PAGE else "",
-            counted(len(self._dump.problems), "damaged line") if self._dump.problems else "",
+            counted(self._damaged, "damaged line") if self._damaged else "",
             "reading" if self.busy else "",
         ]
         self.query_one("#head", Static).update(Content(visible(" · ".join(filter(None, parts)), one_line=True)))
@@ -195,8 +194,8 @@ class Browser(App[RGEnvError]):
 
     def _select(self, row: dict[str, Any] | None) -> None:
         self._group, facts = None, "no group matches" if self._total else "no text of any group was kept"
-        if row is not None and self._texts is not None:
-            self._group = self._texts.read(row["run_id"], row["group_id"])
+        if row is not None:
+            self._group = self._dump.text(row["run_id"], row["group_id"])
             facts = "the text of this group is damaged or has changed (key r)"
         if self._group:
             of_group = group_facts(self._group, self._dump.solved_at(self._group))

@@ -17,7 +17,6 @@ import polars as pl
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, RolloutRecord
 from rg_env.dump.frames import parse_condition
-from rg_env.dump.reader import TextIndex
 from rg_env.dump.schema import RG_DUMP
 from rg_env.output import counted, visible
 from rg_env.scoring.types import UNCOUNTED, Status
@@ -89,14 +88,15 @@ class Query:
         return groups.sort(_SORTED_BY[sort], descending=True, nulls_last=True, maintain_order=True)
 
     def groups(self, dump: Dump, sort: SortBy | None = None) -> Iterator[GroupRecord]:
-        """The groups that match, sorted or in the order of the files."""
-        rows = self.rows(dump, sort).filter("matches") if self.condition or sort else None
-        groups: Iterable[GroupRecord | None]
-        if rows is not None and sort:
-            groups = map(TextIndex(dump).read, rows["run_id"], rows["group_id"])
-        else:
-            groups = dump.groups(ids=None if rows is None else set(rows["group_id"]))
-        return (group for group in groups if group is not None and self.matches_text(group))
+        """The groups that match, sorted or in the order of run, step and phase."""
+        rows = self.rows(dump, sort).filter("matches")
+        names = rows.select("run_id", "group_id").rows()
+        if not self.condition:  # of which a group that the ledger lacks has no row
+            names.extend(dump.only_texts())
+        for run_id, group_id in names:
+            group = dump.text(run_id, group_id)
+            if group is not None and self.matches_text(group):
+                yield group
 
     def matches_text(self, group: GroupRecord) -> bool:
         """Whether a message of the group contains the text."""
@@ -153,6 +153,7 @@ def rollout_facts(rollout: RolloutRecord, group: GroupRecord) -> str:
         (f"reward {rollout.reward:.3g}", not math.isnan(rollout.reward)),
         (f"{rollout.response_tokens} tokens", rollout.response_tokens is not None),
         (counted(rollout.turns or 0, "turn"), rollout.turns is not None),
+        ("empty response", rollout.status.is_counted and not rollout.response.strip()),
         ("cut off", rollout.truncated),
         (rollout.violation, rollout.violation != ""),
         (rollout.status, rollout.status is not Status.OK),
@@ -180,6 +181,8 @@ def group_lines(
     for role, content in prompt(group):
         yield f"-- {visible(role, one_line=True)}"
         yield from _indented(content)
+    if repetition is not None and all(rollout.repetition != repetition for rollout in group.rollouts):
+        yield f"-- this group has no rollout {repetition}"
     for place, rollout in ranked(group):
         is_shown = every_rollout or place.startswith(("best", "worst"))
         if is_shown if repetition is None else rollout.repetition == repetition:

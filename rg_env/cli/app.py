@@ -16,7 +16,7 @@ from rg_env.choices import ResponseFormat, RowFormat, Split
 from rg_env.cli.base import CommandApp
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.evaluate import ServerCommand, collect, evaluate
-from rg_env.cli.options import Force, Imports, JsonFlag, SettingArguments, import_tasks
+from rg_env.cli.options import Force, Imports, JsonFlag, SettingArguments, Tasks, import_tasks
 from rg_env.cli.runs import runs
 from rg_env.cli.serve import serve
 from rg_env.cli.tasks import tasks
@@ -191,12 +191,9 @@ def dataset(
 def score(
     task: Annotated[
         str,
-        typer.Argument(metavar="TASK", help="Name of the task, see `rg-env tasks`; or the id of an item or a group."),
+        typer.Argument(metavar="ID", help="Id of an item or a group; or the name of a task, for its first item."),
     ],
     response: Annotated[str | None, typer.Option(help="Response to score; - reads standard input.")] = None,
-    index: Annotated[int, typer.Option(min=0, help="Index of the item in the split.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the items.")] = 42,
-    split: Annotated[Split, typer.Option(help="Split of the item.")] = Split.TRAIN,
     prefilled_think: Annotated[
         bool, typer.Option("--prefilled-think", help="The prompt already opened <think>.")
     ] = False,
@@ -204,6 +201,7 @@ def score(
         ResponseFormat,
         typer.Option("--format", help="strict: a think block, then an answer block. lenient: an answer block."),
     ] = ResponseFormat.STRICT,
+    tasks: Tasks = None,
     imports: Imports = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -212,17 +210,18 @@ def score(
     Examples:
       rg-env score chain_sum
       rg-env score chain_sum --response "<think>2+2</think><answer>4</answer>"
-      cat response.txt | rg-env score chain_sum --index 7 --response -
+      cat response.txt | rg-env score chain_sum-eval-123-7@0.25 --response -
+      rg-env score my_questions --tasks recipe.yaml
     """
     from rg_env.dataset import ReasoningGymDataset, item_of_id
     from rg_env.scoring import Scorer
+    from rg_env.tasks import TaskMix
 
     import_tasks(imports)
-    item = item_of_id(task)
+    mix = TaskMix.parse(tasks) if tasks else TaskMix(())
+    item = item_of_id(task, mix)
     if item is None:
-        item = ReasoningGymDataset([task], seed=seed, split=split.value, size=index + 1).item(index)
-    else:
-        print_error(f"with the default options of {item.task}; a run with options of its own asked something else")
+        item = ReasoningGymDataset(mix.of_file(task) or [task]).item(0)
     fields: dict[str, Any] = {"item": item.id, "question": item.entry["question"], "answer": item.entry["answer"]}
     summary = ""
     if response is not None:

@@ -15,7 +15,7 @@ from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from inspect import Parameter
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from rich.markup import escape
@@ -23,6 +23,8 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 _METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
 """How the help shows the value of an option, unless the option has its own word for it."""
+REQUESTS_PANEL = "Model and requests"
+"""The part of the help with the options of commands that send requests."""
 
 
 class CommandApp(typer.Typer):
@@ -40,14 +42,14 @@ class CommandApp(typer.Typer):
 def _with_fields(function: Callable[..., None]) -> Callable[..., None]:
     """The function with the fields of its dataclass parameters as parameters of its own.
 
-    The module of such a class does not import `annotations`, so that its annotations are objects, not texts.
+    A field is declared as `Annotated[…, typer.Option(…)]`, or with `rg_env.evaluate.endpoint.request_option`.
     """
     parameters: list[Parameter] = []
     shared: dict[str, Any] = {}
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         if is_dataclass(parameter.annotation):
             shared[parameter.name] = parameter.annotation
-            parameters += inspect.signature(shared[parameter.name]).parameters.values()
+            parameters += _options_of(shared[parameter.name])
         else:
             parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
 
@@ -59,6 +61,21 @@ def _with_fields(function: Callable[..., None]) -> Callable[..., None]:
     command.__name__, command.__doc__ = function.__name__, function.__doc__
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return command
+
+
+def _options_of(kind: type[Any]) -> Iterator[Parameter]:
+    """The fields of a dataclass as parameters of a command."""
+    for name, parameter in inspect.signature(kind, eval_str=True).parameters.items():
+        if get_origin(parameter.annotation) is Annotated:
+            yield parameter
+        else:
+            yield parameter.replace(annotation=Annotated[parameter.annotation, declared_option(kind, name)])
+
+
+def declared_option(kind: type[Any], name: str) -> Any:
+    """The option of a field that `request_option` declares."""
+    declared = {field.name: field for field in fields(kind)}[name]
+    return typer.Option(rich_help_panel=REQUESTS_PANEL, **declared.metadata)
 
 
 class _LaidOut:

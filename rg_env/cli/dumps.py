@@ -25,6 +25,7 @@ from rg_env.cli.options import (
     Selection,
     SolvedAt,
     import_tasks,
+    locate_dumps,
     print_remarks,
     spinner,
 )
@@ -89,22 +90,19 @@ def show(
     if is_terminal and not (plain or limit or every_rollout or rollout is not None):
         from rg_env.browser.app import Browser
 
-        error = Browser(lambda: open_run(*selection.paths), query, sort).run()
+        error = Browser(lambda: open_run(*selection.dumps), query, sort).run()
         if error:
             raise error
-        if why := open_run(*selection.paths).why_no_texts():
+        if why := open_run(*selection.dumps).why_no_texts():
             print_error(why)
         return
-    dump = open_run(*selection.paths)
+    dump = open_run(*selection.dumps)
     count = 0
     for group in islice(query.groups(dump, sort), limit):
         count += 1
         for line in group_lines(group, dump.solved_at(group), every_rollout=every_rollout, repetition=rollout):
             print_line(line)
-    if limit is None:
-        for _ in dump.all_attempts().ledger():  # says which texts are missing
-            pass
-    print_remarks(dump, biases=False)
+    print_remarks(dump)
     if why := dump.why_no_texts():
         print_error(why)
     elif not count:
@@ -118,10 +116,12 @@ def report(
     out: Annotated[Path, typer.Option(metavar="FILE", help="HTML file to write.")],
     force: Force = False,
     solved_at: SolvedAt = None,
+    open_it: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
 ) -> None:
     """Write an HTML report with charts and a browser of groups.
 
-    It is one file that opens without a network. Of a large dump it has a sample of the groups, spread over the steps.
+    It is one file that opens without a network. Several runs are shown side by side. A large dump is represented by a
+    sample of its groups, spread over the steps.
 
     Examples:
       rg-env dumps report dumps/sample --out report.html
@@ -134,6 +134,16 @@ def report(
         path = write_report(dump, out, force=force, solved_at=solved_at)
     print_line(f"{path}: {path.stat().st_size / 1e6:.1f} MB, open it in a browser")
     print_remarks(dump)
+    if open_it:
+        open_in_browser(path)
+
+
+def open_in_browser(path: Path) -> None:
+    """Open a file in the user's browser, or say that there is none."""
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        print_error(f"no browser can be started here: open {path} yourself")
 
 
 @dumps_app.command()
@@ -181,26 +191,33 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
       rg-env dumps validate runs/*/dumps --json
     """
     from rg_env.dump import FileKind
-    from rg_env.dump.validate import ADVICE
+    from rg_env.dump.contents import KINDS
     from rg_env.dump.validate import validate as check
 
+    dumps = locate_dumps(paths)
     with spinner("checking"):
-        result = check(*paths)
-    ledger_lines, problems = result.records[FileKind.LEDGER], result.counts.total()
+        result = check(*dumps)
+    found = result.findings
+    ledger_lines, problems = result.records[FileKind.LEDGER], found.counts.total()
     if as_json:
         facts = {"good": result.good, "runs": result.runs, "texts": result.texts, "ledger_lines": ledger_lines}
-        findings = [asdict(fault) | {"advice": ADVICE[fault.kind]} for fault in result.kept]
-        print_json(facts | {"counts": result.counts, "findings": findings, "remarks": result.remarks})
+        findings = [
+            {"kind": kind, "file": place.file, "line": place.line, "what": text, "advice": KINDS[kind].advice}
+            for kind, place, text in found
+        ]
+        print_json(facts | {"counts": found.counts, "findings": findings, "remarks": result.remarks})
     else:
-        for line in (*result.kept, *result.remarks):
-            print_line(line)
-        if problems > len(result.kept):
-            print_line(f"… and {problems - len(result.kept)} more")
-        kinds = ", ".join(f"{count} {kind}" for kind, count in result.counts.items())
+        for finding in found:
+            print_line(f"{finding} ({KINDS[finding.kind].advice})")
+        for remark in result.remarks:
+            print_line(remark)
+        if problems > len(found.kept):
+            print_line(f"… and {problems - len(found.kept)} more")
+        kinds = ", ".join(f"{count} {kind}" for kind, count in found.counts.items())
         summary = f"{counted(problems, 'problem')} found ({kinds})" if problems else "no problems found"
         read = f"{counted(ledger_lines, 'ledger line')}, {counted(result.texts, 'text')}"
         print_line(f"{counted(result.runs, 'run')}, {read}: {summary}")
-    raise typer.Exit(3 if result.counts["groups_missing"] else int(not result.good))
+    raise typer.Exit(3 if found.counts["groups_missing"] else int(not result.good))
 
 
 @dumps_app.command()

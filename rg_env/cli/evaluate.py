@@ -1,18 +1,22 @@
 """`rg-env eval` and `rg-env collect`: options, and what is said at the end."""
 
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rg_env.cli.base import Command
+from rg_env.atomic import make_new_folder
+from rg_env.cli.base import REQUESTS_PANEL, Command, declared_option
 from rg_env.cli.options import Imports, JsonFlag, SettingArguments
 from rg_env.config import PREFIX
 from rg_env.errors import ConfigError, need, one_line
+from rg_env.evaluate.endpoint import RequestLimits, Sampling
 from rg_env.output import console, counted, print_error, print_json, print_line
 from rg_env.user_code import named_modules
 
@@ -23,7 +27,9 @@ if TYPE_CHECKING:
     from rg_env.evaluate.settings import Settings
 
 _SERVER_ARGUMENTS = "rg_env.server_arguments"
-_option = partial(typer.Option, rich_help_panel="Model and requests")
+_SAY_EVERY = 15.0
+"""Seconds between two lines on how far the questions are."""
+_option = partial(typer.Option, rich_help_panel=REQUESTS_PANEL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,21 +60,9 @@ class RequestOptions:
         ),
     ] = None
     imports: Imports = None
-    temperature: Annotated[float | None, _option(min=0, help="Sampling temperature. Default: as configured, or 1.")] = (
-        None
-    )
-    top_p: Annotated[float | None, _option(min=0, max=1, help="Nucleus sampling. Default: as configured, or 1.")] = None
-    max_tokens: Annotated[
-        int | None, _option(min=1, help="Maximum tokens per response. Default: as configured, or 4096.")
-    ] = None
-    concurrency: Annotated[
-        int | None, _option(min=1, help="Maximum number of parallel requests. Default: 32, for transformers serve 2.")
-    ] = None
-    timeout: Annotated[float, _option(min=0.001, metavar="SEC", help="Timeout of one attempt at a request.")] = 600.0
-    retries: Annotated[int, _option(min=0, help="Retries of a failed request.")] = 5
-    max_tokens_total: Annotated[
-        int | None, _option(min=1, help="Token budget, with the prompts: no new group starts once it is used up.")
-    ] = None
+    temperature: Annotated[float | None, declared_option(Sampling, "temperature")] = None
+    top_p: Annotated[float | None, declared_option(Sampling, "top_p")] = None
+    max_tokens: Annotated[int | None, declared_option(Sampling, "max_tokens")] = None
 
 
 class ServerCommand(Command):
@@ -89,6 +83,7 @@ def collect(
     settings: SettingArguments = None,
     samples: Annotated[int, typer.Option(min=1, help="Responses per question.")] = 8,
     requests: RequestOptions,
+    limits: RequestLimits,
 ) -> None:
     """Record rollouts on training questions without training.
 
@@ -106,11 +101,12 @@ def collect(
 
     all_settings = _read("collect", settings, requests)
     config = replace(all_settings.rg, dump_dir=str(out))
-    options, *others = _models(ctx, "collect", requests, all_settings)
+    options, *others = _models(ctx, "collect", requests, limits, all_settings)
     need(not others, "--model", requests.model, "has several models; name one of its global_step_N")
     job = Job("collect", train_questions(config, groups), samples, config, options)
     finished = run_job(job, resume=requests.resume)
     _print_finished(finished)
+    _print_why(finished)
     raise typer.Exit(finished.exit_code)
 
 
@@ -127,13 +123,15 @@ def evaluate(
         ),
     ] = "fixed",
     items: Annotated[
-        int | None, typer.Option(min=1, help="Ask only N questions, evenly over the tasks, to try a suite cheaply.")
+        int | None,
+        typer.Option(min=1, help="Ask only N questions, evenly over categories and tasks, to try a suite cheaply."),
     ] = None,
     samples: Annotated[
         int | None, typer.Option(min=1, help="Responses per question. Default: as configured, or 1.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Dump folder. Default: a new folder.")] = None,
     requests: RequestOptions,
+    limits: RequestLimits,
     as_json: JsonFlag = False,
 ) -> None:
     """Evaluate a model on a suite of questions.
@@ -155,29 +153,50 @@ def evaluate(
     config = all_settings.rg
     if out is None and any(arg.removeprefix(f"{PREFIX}.").startswith("dump_dir=") for arg in settings or []):
         out = Path(config.dump_dir)
-    if out is None:
-        if requests.resume:
-            raise ConfigError("--resume needs --out, the folder of the evaluation to continue")
-        beside = Path(config.dump_dir).parent if all_settings.has_file else Path("runs")
-        out = beside / f"eval-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    models = _models(ctx, "eval", requests, all_settings)
+    if out is None and requests.resume:
+        raise ConfigError("--resume needs --out, the folder of the evaluation to continue")
+    models = _models(ctx, "eval", requests, limits, all_settings)
     samples = samples or int(all_settings.skyrl.get("generator.eval_n_samples_per_prompt", 1))
     is_limited = all_settings.has_file and requests.endpoint is None and suite == "fixed"
-    questions = suite_questions(suite, config, items, **(_limits(all_settings, models[0].model) if is_limited else {}))
+    limits_of_prompts = _limits(all_settings, models[0].model) if is_limited else {}
+    with _making_questions() as note:
+        questions = suite_questions(suite, config, items, note=note, **limits_of_prompts)
     summaries: list[Summary] = []
+    if out is None:
+        out = make_new_folder(_stem_of_evaluation(all_settings, models[0]))
+    ended: list[Finished] = []
     try:
         for options in models:
             folder = out / options.name.replace(" ", "_") if len(models) > 1 else out
             job = Job("eval", questions, samples, replace(config, dump_dir=str(folder)), options)
             finished = run_job(job, resume=requests.resume)
             _print_finished(finished)
-            if finished.done:
-                summaries.append(summarize(folder, finished.run_id, options.name))
-            if finished.exit_code:
-                raise typer.Exit(finished.exit_code)
+            ended.append(finished)
+            if finished.answers.responses:
+                summaries.append(summarize(folder, finished.run_id, options.name, finished.planned))
+            if finished.was_stopped:
+                break
     finally:
+        with suppress(OSError):
+            out.rmdir()  # only an empty one goes
         if summaries:
             _print_scores(summaries, as_json)
+        for finished in ended:
+            _print_why(finished)
+    raise typer.Exit(max(finished.exit_code for finished in ended))
+
+
+def _stem_of_evaluation(settings: "Settings", model: "EndpointOptions") -> Path:
+    """Where the folder of an evaluation begins: in that of the run whose model it is, otherwise beside all runs."""
+    from rg_env.evaluate.server import run_of
+
+    run = run_of(model.model) if model.url is None else None
+    if run is not None:
+        return run / "eval"
+    recipe = Path(settings.rg.dump_dir).expanduser().parent  # runs/NAME
+    if settings.has_file and recipe.name:
+        return recipe.with_name(f"{settings.skyrl.get('trainer.run_name', recipe.name)}-eval")
+    return Path("runs", f"{Path(model.model).name}-eval")
 
 
 # ---------------------------------------------------------------------------------------------- what the options say
@@ -204,16 +223,16 @@ def _set_up_logging(config: "RGDumpConfig") -> None:
 
 
 def _models(
-    ctx: typer.Context, command: str, requests: RequestOptions, settings: "Settings"
+    ctx: typer.Context, command: str, requests: RequestOptions, limits: RequestLimits, settings: "Settings"
 ) -> "list[EndpointOptions]":
     """The models that `--model` names, and how to reach them.
 
     Raises:
         ConfigError: no model or server, or options that do not go together.
     """
-    from rg_env.evaluate.endpoint import Sampling
     from rg_env.evaluate.run import EndpointOptions
     from rg_env.evaluate.server import Model, find_models, program_for
+    from rg_env.hub import check_hub_model
 
     url, arguments = requests.endpoint, ctx.meta.get(_SERVER_ARGUMENTS, [])
     if url and not requests.model:
@@ -228,13 +247,13 @@ def _models(
     models = [Model(name, name)] if url else find_models(name)
     if not url:
         program_for(models[0].path)  # refuses an environment that has none
-    sampling = settings.sampling(command)
-    sampling |= {
-        key: value for key in ("temperature", "top_p", "max_tokens") if (value := getattr(requests, key)) is not None
-    }
-    shared = {key: getattr(requests, key) for key in ("concurrency", "timeout", "retries", "max_tokens_total")}
-    shared |= {"server_options": arguments, "request": settings.request(command)}
-    return [EndpointOptions(url, model.path, Sampling(**sampling), model.name, **shared) for model in models]
+        if not Path(models[0].path).is_dir():
+            check_hub_model("--model", models[0].path)
+    typed = {name: getattr(requests, name) for name in ("temperature", "top_p", "max_tokens")}
+    given = {name: value for name, value in typed.items() if value is not None}
+    sampling = Sampling(**settings.sampling(command) | given)
+    request = settings.request(command)
+    return [EndpointOptions(url, model.path, model.name, sampling, limits, arguments, request) for model in models]
 
 
 def _limits(settings: "Settings", model: str) -> dict[str, Any]:
@@ -242,7 +261,7 @@ def _limits(settings: "Settings", model: str) -> dict[str, Any]:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model)
+        tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=True)  # as in training
     except (OSError, ValueError) as error:
         raise ConfigError(f"{model}: no tokenizer can be read there ({one_line(error, 200)})") from None
     return {
@@ -253,10 +272,32 @@ def _limits(settings: "Settings", model: str) -> dict[str, Any]:
 
 
 # -------------------------------------------------------------------------------------------------- what is said
+@contextmanager
+def _making_questions() -> Iterator[Callable[[str], None]]:
+    """Yields a function that shows how far the questions are: on a terminal at once, elsewhere a line now and then."""
+    shown = time.monotonic()
+
+    def say(progress: str) -> None:
+        nonlocal shown
+        if time.monotonic() - shown >= _SAY_EVERY:
+            shown = time.monotonic()
+            print_error(f"making the questions: {progress}")
+
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield say
+        return
+    with screen.status("making the questions") as status:
+        yield lambda progress: status.update(f"making the questions: {progress}")
+
+
 def _print_finished(finished: "Finished") -> None:
     """Say what was done, on standard error, and what the reader of the dump has to know."""
-    totals, folder = finished.totals, finished.folder
-    facts = [f"{finished.done} of {finished.planned} groups in {folder}", f"run {finished.run_id}"]
+    totals, answers, folder = finished.totals, finished.answers, finished.job.folder
+    facts = [f"{answers.groups} of {len(finished.job.questions)} groups in {folder}"]
+    if answers.partial:
+        facts[0] += f", {len(answers.partial)} of them without all responses"
+    facts.append(f"run {finished.run_id}")
     if totals.responses:
         tokens = f"{totals.prompt_tokens:,} tokens of prompts + {totals.completion_tokens:,} of responses"
         facts.append(f"{counted(totals.responses, 'response')}, {tokens}")
@@ -272,16 +313,32 @@ def _print_finished(finished: "Finished") -> None:
             print_error(f"{counted(number, noun)} {what}")
     if finished.error:
         print_error(finished.error)
-    if finished.out_of_tokens:
+    _print_what_is_missing(finished)
+
+
+def _print_what_is_missing(finished: "Finished") -> None:
+    """Say how many responses are missing, and how to get them."""
+    totals, folder = finished.totals, finished.job.folder
+    missing = finished.planned - finished.answers.responses
+    if totals.missing:
+        print_error(f"{counted(totals.missing, 'group')} of this run missing from {folder}: the disk failed")
+    elif finished.out_of_tokens:
         print_error(f"stopped at --max-tokens-total; continue with a higher one and --resume --out {folder}")
     elif finished.error or finished.signum is not None:
         print_error(f"stopped; the same command with --resume --out {folder} continues")
-    elif incomplete := finished.planned - finished.done - totals.missing:
-        print_error(f"{counted(incomplete, 'question')} without all answers: --resume asks them again")
+    elif missing:
+        lacking = f"{missing:,} of {counted(finished.planned, 'response')} missing"
+        print_error(f"{lacking}: the same command with --resume --out {folder} asks for them")
     elif not totals.groups:
         print_error("nothing left to do: all groups were already in the dump")
-    if totals.missing:
-        print_error(f"{counted(totals.missing, 'group')} of this run missing from {folder}: the disk failed")
+
+
+def _print_why(finished: "Finished") -> None:
+    """Say why most scores are 0, if that is not the answers' doing."""
+    from rg_env.analysis.faults import explain_zeros
+
+    if finished.answers.responses and (reason := explain_zeros(finished.job.folder, finished.run_id)):
+        print_error(reason)
 
 
 def _print_scores(summaries: "list[Summary]", as_json: bool) -> None:
@@ -295,6 +352,4 @@ def _print_scores(summaries: "list[Summary]", as_json: bool) -> None:
     screen = console()
     screen.print(render(summaries, screen.width))
     for summary in summaries:
-        if summary.no_response:
-            print_error(f"{summary.name}: not counted: {counted(summary.no_response, 'request')} without a response")
-        print_line(f"dump: {summary.folder}")
+        print_line(f"{summary.responses:,} of {counted(summary.planned, 'response')}; dump: {summary.folder}")

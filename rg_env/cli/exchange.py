@@ -141,11 +141,9 @@ def traces(selection: Selection, out: Out, force: Force = False) -> None:
     Examples:
       rg-env dumps export traces dumps/sample --out verifiers/traces.jsonl
     """
-    from rg_env.errors import DumpError
+    from rg_env.atomic import check_output
 
-    if out.suffix != ".jsonl":
-        raise DumpError(f"--out {out}: the name must end in .jsonl, as in traces.jsonl")
-    _export_records("traces", selection, out, force)
+    _export_records("traces", selection, check_output(out, ".jsonl", force=force), force)
 
 
 def _export_records(name: str, selection: Selection, out: Path, force: bool) -> None:

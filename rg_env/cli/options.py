@@ -1,7 +1,9 @@
 """Options and output shared by several commands."""
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,13 +25,19 @@ SettingArguments = Annotated[
 Imports = Annotated[
     list[str] | None, typer.Option(metavar="MODULE", help="A module with tasks of your own. Repeatable.")
 ]
+Tasks = Annotated[
+    str | None,
+    typer.Option(metavar="MIX|RECIPE.yaml", help="A task mix, or a recipe that has one, with files of questions."),
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Output JSON.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 SolvedAt = Annotated[
     float | None,
     typer.Option(min=0, max=1, metavar="SCORE", help="Score from which a rollout is solved. Default: as in the run."),
 ]
-DumpPaths = Annotated[list[Path], typer.Argument(metavar="DUMP", help="Dump folders or files.")]
+DumpPaths = Annotated[
+    list[Path], typer.Argument(metavar="DUMP", help="Dump folders or files, or the names of runs in the folder runs.")
+]
 Where = Annotated[
     list[str] | None,
     typer.Option(
@@ -37,8 +45,6 @@ Where = Annotated[
         help="Condition, such as \"phase = 'eval' AND step BETWEEN 10 AND 20\" or \"task LIKE 'spell_%'\". Repeatable.",
     ),
 ]
-
-_PROBLEMS_SHOWN = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,23 +54,39 @@ class Selection:
     paths: DumpPaths
     where: Where = None
 
+    @cached_property
+    def dumps(self) -> list[Path]:
+        """The dumps that `paths` mean."""
+        return locate_dumps(self.paths)
+
     def open(self) -> "Dump":
         from rg_env.dump import open_run
 
-        return open_run(*self.paths).where(self.where or [])
+        return open_run(*self.dumps).where(self.where or [])
 
 
-def print_remarks(*dumps: "Dump", biases: bool = True) -> None:
-    """Print to standard error how the statistics are biased and which lines were skipped, each remark once."""
+def locate_dumps(paths: Iterable[Path]) -> list[Path]:
+    """The dumps that somebody means by these paths. Says on standard error which, where it is not what was typed."""
+    from rg_env.dump.locate import locate
+
+    dumps = []
+    for path in paths:
+        dump = locate(path)
+        if dump != path:
+            print_error(f"reading {dump}")
+        dumps.append(dump)
+    return dumps
+
+
+def print_remarks(*dumps: "Dump", texts: bool = True) -> None:
+    """Print to standard error what is missing, damaged or double, each remark once.
+
+    Args:
+        texts: False if only the ledger was asked for.
+    """
     remarks: dict[str, None] = {}
     for dump in dumps:
-        caveat = [dump.caveat] if biases and dump.caveat else []
-        copies = [remark for run in dump.runs for _, remark in run.copies]
-        problems = dump.problems
-        if len(problems) > _PROBLEMS_SHOWN:
-            total = f"… {len(problems)} lines skipped in total; `rg-env dumps validate` lists them"
-            problems = [*problems[:_PROBLEMS_SHOWN], total]
-        remarks |= dict.fromkeys([*caveat, *dump.missing, *copies, *problems])
+        remarks |= dict.fromkeys(dump.findings(texts=texts).summary())
     for remark in remarks:
         print_error(remark)
 

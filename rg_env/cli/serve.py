@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from rg_env.cli.options import Imports, import_tasks
-from rg_env.errors import ConfigError, RGEnvError, describe, need
+from rg_env.cli.options import Imports, Tasks, import_tasks
+from rg_env.errors import RGEnvError, need
 from rg_env.output import print_line
 
 TOKEN_VARIABLE = "RG_ENV_TOKEN"
@@ -25,26 +25,29 @@ def serve(
         typer.Option(metavar="MODULE:FUNCTION", help="Serve this function, in place of Reasoning Gym's scorers."),
     ] = None,
     token: Annotated[str, typer.Option(envvar=TOKEN_VARIABLE, help="What clients send as a bearer token.")] = "",
-    max_waiting: Annotated[int, typer.Option(min=1, help="Answers in the queue before requests get a 503.")] = 4096,
+    max_waiting: Annotated[
+        int,
+        typer.Option(min=1, help="Answers in the queue before requests get a 503. A request has at most half of it."),
+    ] = 4096,
+    tasks: Tasks = None,
     imports: Imports = None,
 ) -> None:
     """Score answers for other programs over HTTP.
 
     POST /score scores responses to items of Reasoning Gym, /verify rows of NeMo Gym, and /reward what OpenRLHF and
-    slime send. GET /tasks, /health, and /docs, which describes them. Needs the extra `serve`.
+    slime send. GET /tasks, /health, and /docs, which describes them.
 
     Examples:
       rg-env serve
       rg-env serve --scorer my_module:my_scorer --workers 8
       RG_ENV_TOKEN=secret rg-env serve --host 0.0.0.0
     """
-    try:
-        import uvicorn
+    import uvicorn
 
-        from rg_env.integrations.serve import Desk, make_app
-    except ImportError as error:
-        raise ConfigError(f"{describe(error)}; pip install '.[serve]' in the checkout of rg_env") from None
+    from rg_env.integrations.desk import Desk
+    from rg_env.integrations.serve import GRACE_SECONDS, make_app
     from rg_env.scoring import Scorer, guarded
+    from rg_env.tasks import TaskMix
 
     need(token or host in _LOCAL, "--host", host, f"other machines could ask; set {TOKEN_VARIABLE}, or --token")
     is_number = workers.isdigit() and int(workers) > 0
@@ -58,6 +61,11 @@ def serve(
         listener = socket.create_server((host, port), family=family, dualstack_ipv6=both)
     except OSError as error:
         raise RGEnvError(f"cannot listen on {host}: {error.strerror}; choose another --port or --host") from None
-    app = make_app(Desk(Scorer(count, timeout), function, token, max_waiting))
+    desk = Desk(Scorer(count, timeout), function, token=token, most_waiting=max_waiting, host=host)
+    if tasks:
+        desk.tasks = TaskMix.parse(tasks)
     print_line(f"listening on http://{host}:{listener.getsockname()[1]} (Ctrl-C ends it)")
-    uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listener])
+    config = uvicorn.Config(
+        make_app(desk), log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
+    )
+    uvicorn.Server(config).run(sockets=[listener])

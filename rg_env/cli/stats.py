@@ -12,7 +12,7 @@ import typer
 from rg_env.choices import By, parse_by
 from rg_env.cli.options import JsonFlag, Selection, SolvedAt, print_remarks, spinner
 from rg_env.errors import DumpError
-from rg_env.output import console, counted, print_csv, print_error, print_json, print_line
+from rg_env.output import cell, console, counted, print_error, print_json, print_line
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,8 +44,8 @@ class StatsOptions(Selection):
         str,
         typer.Option(
             metavar="NAMES",
-            help="Only these statistics, separated by commas, such as solve_rate,mean_raw_score. Also with --json, "
-            "--csv and --against.",
+            help="Only these statistics, separated by commas, such as solve_rate,mean_raw_score. Also with --json "
+            "and --against.",
         ),
     ] = ""
     solved_at: SolvedAt = None
@@ -53,7 +53,6 @@ class StatsOptions(Selection):
         False
     )
     as_json: JsonFlag = False
-    as_csv: Annotated[bool, typer.Option("--csv", help="Output all statistics as CSV.")] = False
 
     @property
     def names(self) -> list[str]:
@@ -75,32 +74,29 @@ def stats(
         list[Path] | None,
         typer.Option(metavar="DUMP", help="Compare with this dump: differences with confidence intervals. Repeatable."),
     ] = None,
-    against_where: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SQL", help="Condition for the other dump, instead of --where. Repeatable."),
-    ] = None,
 ) -> None:
     """Show solve rate, pass@k, score, format and lengths, by task or step.
 
     Several runs are shown side by side. With --against, the questions that both sides have are compared one by one.
+
+    Columns: solved ± half of its 95% interval, in eval rows of the last evaluation · first→last quarter of the training
+    steps, or evaluation · pass@k: one of k responses is solved · score before, reward after penalties · format: without
+    a violation · no signal: all rewards of a group are equal · cut off at the length limit · tokens ✓/✗: median length
+    of solved and unsolved responses.
 
     Examples:
       rg-env dumps stats runs/quickstart/dumps
       rg-env dumps stats dumps/sample --by step --where "phase = 'train'"
       rg-env dumps stats runs/a/dumps --against runs/b/dumps
     """
-    if options.as_json and options.as_csv:
-        raise typer.BadParameter("use --json or --csv, not both")
-    if against_where and not against:
-        raise typer.BadParameter("--against-where needs --against")
     dump = options.open()
     if against:
-        other = Selection(paths=against, where=against_where or options.where).open()
+        other = Selection(paths=against, where=options.where).open()
         _compare(dump, other, options)
-        print_remarks(dump, other)
+        print_remarks(dump, other, texts=False)
     else:
         _describe(dump, options)
-        print_remarks(dump)
+        print_remarks(dump, texts=False)
 
 
 def _describe(dump: "Dump", options: StatsOptions) -> None:
@@ -108,7 +104,7 @@ def _describe(dump: "Dump", options: StatsOptions) -> None:
     from rg_env.analysis.tables import SHOWN, headline, render_counts, render_details, render_runs, render_table
 
     names, by, runs = options.names, options.by, dump.names
-    for_people = not (options.as_json or options.as_csv or options.details)
+    for_people = not (options.as_json or options.details)
     wanted = [*(SHOWN if for_people else ()), *(name.removesuffix("_low").removesuffix("_high") for name in names)]
     gc.disable()  # reading makes millions of objects and no cycles: collecting would take a third of the time
     try:
@@ -120,16 +116,14 @@ def _describe(dump: "Dump", options: StatsOptions) -> None:
     keys = frame.columns[: frame.columns.index("groups")]
     options.check_names(frame.columns[len(keys) :])
     trainer = step_numbers(dump) if "step" in keys and (options.details or options.as_json) else {}
-    if options.as_json or options.as_csv:
+    if options.as_json:
         rows = frame.select(
             "run_id", frame["run_id"].replace(runs).alias("run"), *keys[1:], *(names or frame.columns[len(keys) :])
         )
-        if options.as_csv:
-            print_csv(rows)
-        else:
-            print_json(_json_rows(rows, keys, None if names else counts(measured, by), trainer))
+        print_json(_json_rows(rows, keys, None if names else counts(measured, by), trainer))
         return
-    print_line(headline(measured, dump))
+    screen = console()
+    screen.print(cell(headline(measured, dump)), soft_wrap=not screen.is_terminal)
     totals = statistics(measured, By.PHASE)
     if options.details:
         tables = [*render_details(frame, runs, trainer)]
@@ -139,6 +133,16 @@ def _describe(dump: "Dump", options: StatsOptions) -> None:
         tables = [render_table(frame, totals=totals, columns=names)]
     occurring = None if names else render_counts(counts(measured), runs)
     console().print(*tables, *(["", occurring] if occurring else []))
+    if not names:
+        print_symptoms(dump)
+
+
+def print_symptoms(dump: "Dump") -> None:
+    """Print what is wrong with the training, if anything is."""
+    from rg_env.symptoms import read_symptoms
+
+    for symptom in read_symptoms(dump):
+        print_line(symptom)
 
 
 def _json_rows(
@@ -166,7 +170,7 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
 
     with spinner("reading"):
         this, that = (measure(side, solved_at=options.solved_at, to_match=True) for side in (dump, other))
-    unmatched = differing_tasks(dump, other)
+    unmatched = differing_tasks(*dump.runs, *other.runs)
     questions, questions_other, shared = shared_questions(this, that, unmatched=unmatched)
     remark = f"not compared, because the task's options differ: {', '.join(unmatched)}" if unmatched else ""
     if not shared:
@@ -187,8 +191,6 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
         facts |= {"questions_shared": shared, "unmatched_tasks": unmatched}
         rows = [row for frame in frames for row in frame.rows(named=True)]
         print_json(facts | {"rows": rows, "flips": flipped})
-    elif options.as_csv:
-        print_csv(pl.concat(frames, how="diagonal"))
     else:
         print_line(f"this:  {sides[0]}")
         print_line(f"other: {sides[1]}")

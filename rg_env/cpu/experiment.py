@@ -104,13 +104,20 @@ class CPUMixin:
         return CPUInferenceClient(actor, model_name, defaults)
 
     def _setup_trainer(self) -> Any:
-        """As in SkyRL, with the worker classes in `fsdp_worker` replaced by ours."""
+        # SkyRL's method imports its own workers, which needs flash_attn, unless this module has imported them before.
+        from rg_env.cpu import workers  # noqa: F401
+
+        return super()._setup_trainer()  # type: ignore[misc]
+
+    def get_trainer(self, **kwargs: Any) -> Any:
+        """The experiment's own trainer, which builds its models with our workers in place of those of SkyRL."""
         from rg_env.cpu import workers  # takes seconds
 
-        with mock.patch.multiple(
-            "skyrl.backends.skyrl_train.workers.fsdp.fsdp_worker",
-            PolicyWorker=workers.PolicyWorker,
-            RefWorker=workers.RefWorker,
-            CriticWorker=workers.CriticWorker,
-        ):
-            return super()._setup_trainer()  # type: ignore[misc]
+        trainer = super().get_trainer(**kwargs)  # type: ignore[misc]
+        build = trainer.build_models
+
+        def build_on_the_cpu(*_: Any) -> None:
+            build(workers.PolicyWorker, workers.CriticWorker, workers.RefWorker)
+
+        trainer.build_models = build_on_the_cpu
+        return trainer

@@ -304,8 +304,10 @@ class RunLock:
         self._lock.release()
 
 
-def is_held(folder: Path, run_id: str) -> bool:
-    """Whether a process writes this run now; False where that cannot be known. Locks for a few microseconds."""
+def is_held(folder: Path, run_id: str) -> bool | None:
+    """Whether a process writes this run now; None where the lock cannot be asked, as on a read-only mount. Locks for a
+    few microseconds.
+    """
     from filelock import FileLock, Timeout
 
     path = folder / lock_name(run_id)
@@ -315,5 +317,5 @@ def is_held(folder: Path, run_id: str) -> bool:
     except Timeout:
         return True
     except OSError:
-        pass
+        return None
     return False

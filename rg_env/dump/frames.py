@@ -32,7 +32,7 @@ from rg_env.dump.schema import (
     RolloutFacts,
     RolloutRecord,
 )
-from rg_env.errors import RGEnvError
+from rg_env.errors import RGEnvError, did_you_mean
 from rg_env.output import visible
 from rg_env.scoring.types import Status, Violation
 
@@ -58,15 +58,17 @@ def _type(kind: inspect.Type) -> pl.DataType | None:
         item = _type(kind.item_type)
         return None if item is None else pl.List(item)
     options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    if any(isinstance(option, inspect.ListType) for option in options):
+        return None
     (plain,) = [option for option in options if not isinstance(option, inspect.NoneType)]
     return _TYPES.get(type(plain.type if isinstance(plain, inspect.Metadata) else plain))
 
 
-GROUP_SCHEMA = schema_of(LedgerRecord)
-"""Columns that hold one value for a group."""
-
 ROLLOUT_SCHEMA = schema_of(RolloutFacts)
 """Columns that hold one value for a rollout: lists in the ledger's lines, plain in every frame."""
+
+GROUP_SCHEMA = {name: dtype for name, dtype in schema_of(LedgerRecord).items() if name not in ROLLOUT_SCHEMA}
+"""Columns that hold one value for a group."""
 
 GROUP_TEXT_SCHEMA = {name: dtype for name, dtype in schema_of(GroupRecord).items() if name not in GROUP_SCHEMA}
 ROLLOUT_TEXT_SCHEMA = {
@@ -84,7 +86,7 @@ def rollouts_frame(lines: Sequence[Line], columns: Collection[str]) -> pl.DataFr
     records: list[Any] = [line.record for line in lines]
     with_text = bool(lines) and lines[0].file.kind.holds_text
     rollouts = [rollout for record in records for rollout in record.rollouts] if with_text else []
-    sizes = [len(record.rollouts) if with_text else len(record.repetition) for record in records]
+    sizes = [len(record.rollouts if with_text else record.repetition) for record in records]
     rows = pl.Series([row for row, size in enumerate(sizes) for _ in range(size)], dtype=pl.UInt32)
 
     def values(name: str) -> pl.Series:
@@ -96,10 +98,15 @@ def rollouts_frame(lines: Sequence[Line], columns: Collection[str]) -> pl.DataFr
             return pl.Series(name, of_groups, TEXT_SCHEMA[name]).gather(rows)
         if with_text:
             return pl.Series(name, [getattr(rollout, name) for rollout in rollouts], TEXT_SCHEMA[name])
-        return pl.Series(name, list(chain.from_iterable(getattr(record, name) for record in records)), SCHEMA[name])
+        return pl.Series(name, list(chain.from_iterable(record.column(name) for record in records)), SCHEMA[name])
 
     floats = [name for name in columns if TEXT_SCHEMA[name] == pl.Float64()]
     return pl.DataFrame([values(name) for name in columns]).with_columns(pl.col(floats).fill_nan(None))
+
+
+def all_of(tests: Sequence[pl.Expr]) -> pl.Expr:
+    """Whether a row passes all tests."""
+    return pl.all_horizontal(*tests)
 
 
 def scan_frames(
@@ -140,6 +147,12 @@ WORDS: dict[str, list[str]] = {
 """The words that a column can have; none if it is true or false."""
 _FUNCTIONS = ("abs", "coalesce", "ends_with", "length", "lower", "round", "starts_with", "upper")
 _KEYWORDS = ("and", "between", "case", "else", "in", "like", "not", "or", "then", "when")
+_OTHER_OPERATORS = {"&&": "AND", "||": "OR"}
+"""Operators of other languages, and what SQL has in their place."""
+_COLUMNS = (
+    "some columns are task, step, phase, outcome, base_score, violation, status and response_tokens; docs/dumps.md "
+    "lists all"
+)
 _STRING = r"'(?:[^']|'')*'"
 _CALL = re.compile(r"\b(\w+)\s*\(", re.ASCII)
 
@@ -171,6 +184,9 @@ def parse_condition(text: str) -> Condition:
         return ConditionError(visible(f"{text}: {why}", one_line=True))
 
     bare = re.sub(_STRING, "''", text)
+    for operator, word in _OTHER_OPERATORS.items():
+        if operator in bare:
+            raise wrong(f"write {word} in place of {operator}")
     calls = {name.lower() for name in _CALL.findall(bare)} - {*_FUNCTIONS, *_KEYWORDS}
     if calls or re.search(r"\b(select|over)\b", bare, re.IGNORECASE):
         raise wrong(f"a condition is about one rollout; the functions are {', '.join(_FUNCTIONS)}")
@@ -183,10 +199,10 @@ def parse_condition(text: str) -> Condition:
         ) from None
     unknown = [name for name in columns if name not in SCHEMA]
     if unknown:
-        hint = f"unknown column {unknown[0]}; a text stands in single quotes: '{unknown[0]}'; "
-        raise wrong(f"{hint}the columns are {', '.join(SCHEMA)}")
+        hint = did_you_mean(unknown[0], SCHEMA, _COLUMNS)
+        raise wrong(f"unknown column {unknown[0]}; a text stands in single quotes: '{unknown[0]}'{hint}")
     if not columns:
-        raise wrong(f"names no column; the columns are {', '.join(SCHEMA)}")
+        raise wrong(f"names no column; {_COLUMNS}")
     for name, words in WORDS.items():
         if not words_compared(text, name) <= {*words}:
             raise wrong(f"{name} is one of {', '.join(words)}" if words else f"{name} is true or false")

@@ -13,9 +13,10 @@ import json
 import os
 import platform
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,7 +26,7 @@ from loguru import logger
 
 from rg_env.atomic import replace_bytes
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.dump.files import manifest_name, open_regular
+from rg_env.dump.files import is_held, manifest_name, open_regular
 from rg_env.dump.schema import SCHEMA_VERSION
 from rg_env.errors import ConfigError, DumpError
 from rg_env.settings import check_value, fields_of, set_value
@@ -46,12 +47,13 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
 
 
-def claim_run(ckpt_path: str | Path, *, resuming: bool) -> tuple[str, int]:
+def claim_run(ckpt_path: str | Path, *, resuming: bool, settings: Mapping[str, Any] | None = None) -> tuple[str, int]:
     """Determine the run id and attempt of a training run, and store them next to its checkpoints.
 
     Args:
         ckpt_path: SkyRL's `trainer.ckpt_path`; created if missing. URLs (`s3://…`) go through fsspec, as SkyRL's do.
         resuming: True when SkyRL is going to load a checkpoint from there.
+        settings: all settings of the run, which are stored, too: a run is continued with the same ones only.
 
     Returns:
         (run_id, attempt); attempt counts from 1.
@@ -59,29 +61,43 @@ def claim_run(ckpt_path: str | Path, *, resuming: bool) -> tuple[str, int]:
     Raises:
         DumpError: the folder cannot be written, or its run file is damaged.
     """
-    path = f"{str(ckpt_path).rstrip('/')}/{RUN_FILE}"
     run_id, attempt = new_run_id(), 1
     try:
-        known = _read_run_file(path) if resuming else None
+        known = read_beside(ckpt_path, RUN_FILE) if resuming else None
         if known is not None:
             run = json.loads(known)
             run_id, attempt = str(run["run_id"]), int(run["attempt"]) + 1
-        _write_run_file(path, json.dumps({"run_id": run_id, "attempt": attempt}, indent=2).encode() + b"\n")
+        content: dict[str, Any] = {"run_id": run_id, "attempt": attempt}
+        if settings is not None:
+            content["settings"] = settings
+        _write_run_file(f"{str(ckpt_path).rstrip('/')}/{RUN_FILE}", _as_json(content))
     except OSError as error:
         raise DumpError(f"{ckpt_path}: cannot write the run id ({error}): choose another trainer.ckpt_path") from None
     except (ValueError, KeyError, TypeError):
         raise DumpError(
-            f"{path} is damaged: remove it to continue under a new run id, or repair it "
+            f"{ckpt_path}/{RUN_FILE} is damaged: remove it to continue under a new run id, or repair it "
             '({"run_id": …, "attempt": …}, as in the manifest in the dump folder)'
         ) from None
     return run_id, attempt
 
 
-def _read_run_file(path: str) -> bytes | None:
+def read_run_file(ckpt_path: str | Path) -> dict[str, Any] | None:
+    """What is noted next to the checkpoints of a run: `run_id`, `attempt`, `settings`. None: nothing that is whole."""
+    try:
+        run = json.loads(read_beside(ckpt_path, RUN_FILE) or b"")
+    except (OSError, ValueError):
+        return None
+    return run if isinstance(run, dict) else None
+
+
+def read_beside(ckpt_path: str | Path, name: str) -> bytes | None:
+    """A file in a folder of checkpoints, which may be a URL; None if there is none. Raises OSError."""
+    path = f"{str(ckpt_path).rstrip('/')}/{name}"
     if "://" not in path:
-        return Path(path).read_bytes() if Path(path).exists() else None
-    system, name = _object_store(path)
-    return bytes(system.cat_file(name)) if system.exists(name) else None
+        file = Path(path).expanduser()
+        return file.read_bytes() if file.exists() else None
+    system, key = _object_store(path)
+    return bytes(system.cat_file(key)) if system.exists(key) else None
 
 
 def _write_run_file(path: str, content: bytes) -> None:
@@ -135,29 +151,55 @@ def write_manifest(folder: str | Path, run_id: str, content: Mapping[str, Any]) 
     manifest = {"schema_version": SCHEMA_VERSION, "run_id": run_id, **start, **content}
     manifest["attempts"] = [*earlier, {**start, **content}]
     try:
-        replace_bytes(path, json.dumps(manifest, indent=2, default=str).encode() + b"\n")
+        replace_bytes(path, _as_json(manifest))
     except OSError as error:
         raise DumpError(f"{path} cannot be written ({error.strerror})") from None
     return path
 
 
-def end_manifest(folder: Path, run_id: str, attempt: int, missing_groups: int) -> None:
-    """Note in the manifest, if there is one, when an attempt closed its dump and what it lacks. Never raises."""
+def end_manifest(
+    folder: Path, run_id: str, attempt: int, missing_groups: int, ledger_lines: Mapping[int, int] | None = None
+) -> None:
+    """Note in the manifest, if there is one, when an attempt closed its dump and what it lacks. Never raises.
+
+    How the run ended is `end`, if somebody notes it: `finished`, `stopped by SIGTERM`, `killed` or `failed: …`.
+
+    Args:
+        ledger_lines: how many lines each attempt wrote to the ledger, also those that were killed before they could
+            note it, so that readers notice missing files.
+    """
+    facts: dict[int, dict[str, Any]] = {
+        number: {"ledger_lines": lines} for number, lines in (ledger_lines or {}).items()
+    }
+    ended = datetime.now(UTC).isoformat(timespec="seconds")
+    facts.setdefault(attempt, {}).update(ended=ended, missing_groups=missing_groups)
+    _complete_manifest(folder, run_id, facts)
+
+
+def note_in_manifest(folder: Path, run_id: str, attempt: int, facts: Mapping[str, Any]) -> None:
+    """Add facts about an attempt to the manifest, if there is one. Never raises."""
+    _complete_manifest(folder, run_id, {attempt: facts})
+
+
+def _complete_manifest(folder: Path, run_id: str, facts: Mapping[int, Mapping[str, Any]]) -> None:
+    """Add facts about attempts to the entries of these attempts."""
     path = folder / manifest_name(run_id)
-    end = {"ended": datetime.now(UTC).isoformat(timespec="seconds"), "missing_groups": missing_groups}
     try:
         manifest = _load(path)
         for start in (manifest, *manifest["attempts"]):
-            if start.get("attempt") == attempt:
-                start |= end
+            start |= facts.get(start.get("attempt"), {})
         try:
-            replace_bytes(path, json.dumps(manifest, indent=2).encode() + b"\n")
+            replace_bytes(path, _as_json(manifest))
         except OSError:  # a full disk has room for a shorter one in place of the old one
             _overwrite(path, json.dumps(manifest).encode() + b"\n")
     except FileNotFoundError:
         pass
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        logger.warning("the end of the run could not be noted in {} ({})", path, error)
+        logger.warning("{} could not be completed ({})", path, error)
+
+
+def _as_json(content: Any) -> bytes:
+    return json.dumps(content, indent=2, default=str).encode() + b"\n"
 
 
 def _overwrite(path: Path, content: bytes) -> None:
@@ -166,6 +208,65 @@ def _overwrite(path: Path, content: bytes) -> None:
     with path.open("r+b") as file:
         file.write(content)
         file.truncate()
+
+
+class State(StrEnum):
+    """How the last attempt of a run ended."""
+
+    ENDED = "ended"
+    RUNNING = "running"
+    KILLED = "killed"
+    UNKNOWN = ""
+    """There is no manifest, or the lock cannot be asked."""
+
+
+def attempts_of(manifest: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """What a manifest says about each attempt; nothing without one."""
+    attempts = (manifest or {}).get("attempts")
+    return [entry for entry in attempts if isinstance(entry, dict)] if isinstance(attempts, list) else []
+
+
+def missing_groups(manifest: Mapping[str, Any] | None) -> int:
+    """The number of groups that could not be written."""
+    counts = [attempt.get("missing_groups") for attempt in attempts_of(manifest)]
+    return sum(count for count in counts if isinstance(count, int))
+
+
+def state_of(folders: Iterable[Path], run_id: str, manifest: Mapping[str, Any] | None) -> State:
+    """How the last attempt of a run in these folders ended, as its manifest and its lock say."""
+    held = [is_held(folder, run_id) for folder in folders]
+    attempts = attempts_of(manifest)
+    if any(held):
+        return State.RUNNING
+    if not attempts:
+        return State.UNKNOWN
+    if attempts[-1].get("ended"):
+        return State.ENDED
+    return State.UNKNOWN if None in held else State.KILLED
+
+
+def merge_manifests(manifests: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """One manifest of a run that went on in another folder: that of its last attempt, with the attempts of all."""
+    if len(manifests) <= 1:
+        return manifests[0] if manifests else None
+    last = max(manifests, key=_last_attempt)
+    entries: dict[Any, dict[str, Any]] = {}
+    for manifest in manifests:
+        for entry in attempts_of(manifest):
+            number = entry.get("attempt")
+            # a copy that was made while the run was being written does not know how the attempt ended
+            if number not in entries or not entries[number].get("ended"):
+                entries[number] = entry
+    in_order = sorted(entries.values(), key=lambda entry: _whole(entry.get("attempt")))
+    return {**last, "attempts": in_order}
+
+
+def _last_attempt(manifest: Mapping[str, Any]) -> int:
+    return max((_whole(entry.get("attempt")) for entry in attempts_of(manifest)), default=0)
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def read_manifest(folder: Path, run_id: str) -> dict[str, Any] | None:

@@ -7,12 +7,13 @@ When the next attempt of a killed run starts, every open file of the run gets it
 and every group whose text is in one gets a ledger line. The ledger is completed before text files are renamed, so a
 kill during this work loses nothing: the next attempt repeats it. Memory does not grow with the texts.
 
-Not covered: a `.part` beside a finished file of its number, which only copying leaves. Readers take the longer one.
+Groups whose file was removed, moved or not synced are counted as lost. Not covered: finished files that go away later.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,24 +21,42 @@ from loguru import logger
 
 from rg_env.atomic import sync_path, write_all
 from rg_env.dump.files import PART, DumpFile, batch_name, free_number, is_taken, lines_in, list_files
-from rg_env.dump.schema import BadLineError, FileKind, GroupRecord, Record, from_line, ledger_line
+from rg_env.dump.schema import BadLineError, FileKind, GroupName, GroupRecord, Record, from_line, ledger_line
 
 
 class PartFile:
     """The files of one kind of one run, one after the other, of at most `limit` lines. Not thread-safe.
 
-    The folder is created again when it has been removed. With `fsync`, finished files are forced to disk.
+    The folder is created again when it has been removed. With `fsync`, finished files are forced to disk. The ids of
+    groups that were written and may not be on disk are added to `lost`.
     """
 
-    def __init__(self, folder: Path, kind: FileKind, run_id: str, limit: int, fsync: bool = False) -> None:
-        self.kind, self.limit, self.lines = kind, limit, 0
+    def __init__(
+        self,
+        folder: Path,
+        kind: FileKind,
+        run_id: str,
+        limit: int,
+        *,
+        fsync: bool = False,
+        lost: set[str] | None = None,
+    ) -> None:
+        self.kind, self.limit = kind, limit
+        self.lost: set[str] = set() if lost is None else lost
         self._fsync = fsync
+        self._names: list[str] = []  # of the groups in the open file; "" for other records
+        self._synced = 0  # how many of these are known to be on disk
         self._folder, self._run_id = folder, run_id
         self._number = free_number(folder, kind, run_id)
         self._part = Path()
         self._fd: int | None = None
         self._size = 0
         self._is_checked = False
+
+    @property
+    def lines(self) -> int:
+        """Number of lines in the open file."""
+        return len(self._names)
 
     @property
     def is_full(self) -> bool:
@@ -48,7 +67,7 @@ class PartFile:
         """Before the next line, look whether the file is still there and ends where it should."""
         self._is_checked = False
 
-    def append(self, line: bytes) -> None:
+    def append(self, line: bytes, group_id: str = "") -> None:
         """Write a whole line, after a full file has been finished. After an OSError nothing is written."""
         if self.is_full:
             self.finish()
@@ -59,22 +78,31 @@ class PartFile:
             self._try_to_cut()
             raise
         self._size += len(line)
-        self.lines += 1
+        self._names.append(group_id)
 
     def take_back(self, line: bytes) -> None:
         """Remove the last line. Never raises: what cannot be removed now is cut off before the next line is written."""
         self._size -= len(line)
-        self.lines -= 1
+        self._names.pop()
         self._try_to_cut()
 
     def sync(self) -> None:
-        """Force what has been appended, and the name of the file, to disk."""
-        if self._fd is not None:
+        """Force what has been appended, and the name of the file, to disk. After an OSError what was not is lost."""
+        if self._fd is None:
+            return
+        try:
             os.fsync(self._fd)
             sync_path(self._folder)
+        except OSError:
+            # Linux reports such an error once and drops the pages: the next fsync succeeds without the data.
+            self._lose(self._names[self._synced :])
+            raise
+        finally:
+            self._synced = self.lines
 
     def finish(self) -> Path | None:
         """Give the file, if there is one, its final name and return it. After an OSError it stays open."""
+        self._notice_loss()
         self._cut()
         if self._fd is None:
             return None
@@ -89,13 +117,9 @@ class PartFile:
 
     def _open(self) -> int:
         """The descriptor of the file, which is created if there is none, and ends in a whole line."""
-        if self._fd is not None and not self._is_checked:
-            status = os.fstat(self._fd)
-            if not self._is_in_place(status):
-                why = "dump: {} was removed or moved while being written, with {} lines; starting anew"
-                logger.error(why, self._part.name, self.lines)
-                self._forget()
-            elif status.st_size != self._size:
+        if not self._is_checked:
+            self._notice_loss()
+            if self._fd is not None and os.fstat(self._fd).st_size != self._size:
                 os.ftruncate(self._fd, self._size)
         if self._fd is None:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -122,14 +146,27 @@ class PartFile:
     def _path(self, ending: str = "") -> Path:
         return self._folder / (batch_name(self.kind, self._run_id, self._number) + ending)
 
-    def _is_in_place(self, status: os.stat_result) -> bool:
+    def _notice_loss(self) -> None:
+        """If the file was removed or moved, say so, count its groups as lost and forget it."""
+        if self._fd is None or self._is_in_place(self._fd):
+            return
+        why = "dump: {} was removed or moved while being written, with {} lines; starting anew"
+        logger.error(why, self._part.name, self.lines)
+        self._lose(self._names)
+        self._forget()
+
+    def _is_in_place(self, fd: int) -> bool:
         try:
-            return os.path.samestat(self._part.stat(), status)
+            return os.path.samestat(self._part.stat(), os.fstat(fd))
         except (FileNotFoundError, NotADirectoryError):
             return False
 
+    def _lose(self, names: list[str]) -> None:
+        self.lost.update(name for name in names if name)
+
     def _forget(self) -> None:
-        fd, self._fd, self._size, self.lines = self._fd, None, 0, 0
+        fd, self._fd, self._size = self._fd, None, 0
+        self._names, self._synced = [], 0
         if fd is not None:
             os.close(fd)
 
@@ -159,6 +196,30 @@ def finish_leftovers(folder: Path, run_id: str) -> None:
         logger.info(done, run_id, len(open_files), folder, len(orphans))
 
 
+class _Attempt(Record, frozen=True, kw_only=True):
+    """The id and the attempt in the line of a group."""
+
+    group_id: str
+    attempt: int = 1
+
+
+def count_ledger_lines(folder: Path, run_id: str) -> Counter[int]:
+    """How many groups each earlier attempt of a run has in the ledger of this folder: an attempt that was killed could
+    not note it.
+    """
+    names: set[str] = set()
+    counts: Counter[int] = Counter()
+    for file in list_files(folder, run_id):
+        if file.kind is not FileKind.LEDGER:
+            continue
+        for line in lines_in(file, _Attempt):
+            record = line.record
+            if isinstance(record, _Attempt) and record.group_id not in names:
+                names.add(record.group_id)
+                counts[record.attempt] += 1
+    return counts
+
+
 def _cut_torn_tail(path: Path) -> None:
     """Cut off a last line without a line feed, if there is one; remove a file that contains nothing else."""
     size = keep = path.stat().st_size
@@ -176,17 +237,11 @@ def _cut_torn_tail(path: Path) -> None:
         logger.warning("{}: cut off a torn last line of {} bytes", path.name, size - keep)
 
 
-class _GroupName(Record, frozen=True, kw_only=True):
-    """The id in the line of a group."""
-
-    group_id: str
-
-
 def _groups_in(file: DumpFile) -> dict[str, int]:
     """The id of each group in a file, with the byte at which its line begins."""
     groups = {}
-    for line in lines_in(file, _GroupName):
-        if isinstance(line.record, _GroupName):
+    for line in lines_in(file, GroupName):
+        if isinstance(line.record, GroupName):
             groups[line.record.group_id] = line.offset
         else:
             logger.warning("{}: left the damaged line {} as it is ({})", file.path.name, line.number, line.fault)

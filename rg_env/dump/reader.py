@@ -1,31 +1,31 @@
 """Reading dumps: a folder or files, finished or being written, in constant memory.
 
-A damaged line affects no other line: it is skipped and listed in `problems`. What is missing is listed in `missing`.
-Objects and frames are made from the same records. Needs neither torch nor ray nor skyrl.
+`open_run` finds the files. Before anything is read, one pass over them decides which lines count and what is missing
+(`rg_env.dump.contents`). Then records and frames are made from the same lines, whichever is asked for. A damaged line
+affects no other line. Needs neither torch nor ray nor skyrl.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
-from rg_env.dump.files import MAX_LINE, READ_ERRORS, DumpFile, Line, lines_in, open_lines, raw_lines
-from rg_env.dump.manifest import settings_in
-from rg_env.dump.runs import Run, attempts_of, find_runs, run_names
+from rg_env.dump.contents import Contents, Findings, findings_of
+from rg_env.dump.files import DumpFile, Line
+from rg_env.dump.manifest import attempts_of, settings_in
+from rg_env.dump.runs import Run, find_runs, run_names
 from rg_env.dump.schema import (
     RG_DUMP,
     ROLLOUT_FACTS,
-    TEXT_KINDS,
-    BadLineError,
     FileKind,
     GroupFacts,
     GroupRecord,
@@ -33,11 +33,9 @@ from rg_env.dump.schema import (
     NotKept,
     Phase,
     Record,
-    RolloutFacts,
     RolloutRecord,
     StepRecord,
     TrainedRecord,
-    from_line,
 )
 from rg_env.output import counted, visible
 
@@ -48,29 +46,17 @@ if TYPE_CHECKING:
 
 _NAMES_SHOWN = 3
 """How many runs the representation of a dump names."""
-_GROUP_ID = re.compile(rb'"group_id":"((?:[^"\\]|\\.)*)"')
-"""In a line: within a text, the quotes are escaped."""
 _FRAME_BYTES, _FRAME_LINES = 1 << 24, 1_000
 """Lines from which one frame is made: enough for throughput, few enough that the garbage collector, which goes through
 the lists of all lines that are held, takes little time."""
-
-
-@dataclass
-class _Read:
-    """What was found out while reading, shared by all parts of a dump."""
-
-    problems: dict[tuple[Path, int], str] = field(default_factory=dict)
-    replaced: dict[str, Callable[[Record], bool]] = field(default_factory=dict)
-    records: dict[tuple[str, FileKind], Counter[str]] = field(default_factory=dict)
-    """By run id and kind of file: how many records were read, to the end; of the ledger, by the kind with the text."""
 
 
 @dataclass(repr=False)
 class Dump:
     """The runs that `open_run` found.
 
-    By default a step that was run again after a crash is taken from its last attempt only. Iterators are lazy;
-    `problems` and `missing` fill as they advance.
+    By default a step that was run again after a crash is taken from its last attempt only. Iterators are lazy, and read
+    what was there when the first of them was made: open a run that is being written again to see more of it.
 
     Attributes:
         runs: in the order given, those of a folder by run id.
@@ -81,7 +67,7 @@ class Dump:
     runs: tuple[Run, ...]
     conditions: tuple[Condition, ...] = ()
     has_all_attempts: bool = False
-    _read: _Read = field(default_factory=_Read, compare=False)
+    _contents: dict[str, Contents] = field(default_factory=dict, compare=False)
 
     def __repr__(self) -> str:
         """Three lines: the runs, their files, and how to read them."""
@@ -102,42 +88,30 @@ class Dump:
         """A short name of each run, by run id: see `run_names`."""
         return run_names(self.runs)
 
-    @property
-    def problems(self) -> list[str]:
-        """The lines skipped so far and why, one line each, in the order in which they were read."""
-        return list(self._read.problems.values())
+    # -- what is there
 
-    @property
-    def caveat(self) -> str | None:
-        """How statistics of this dump are biased; None if every run has a ledger."""
-        names = self.names
-        without = [names[run.run_id] for run in self.runs if not run.has_ledger]
-        if not without:
-            return None
-        return f"no ledger found ({', '.join(without)}): groups whose text was not kept are missing in statistics"
+    def findings(self, *, texts: bool = True) -> Findings:
+        """What is missing, damaged or there more than once, and how runs ended.
 
-    @property
-    def missing(self) -> list[str]:
-        """What is known to be missing, one line each: files, groups, the regular end of a run. More is known after
-        reading.
+        Args:
+            texts: whether files with texts are asked, too, all of which are then read once. Statistics do not.
         """
-        return [
-            what
-            for run in self.runs
-            for what in (*run.missing_files(FileKind), *run.how_it_ended().values(), *self._missing_texts(run))
-        ]
+        return findings_of(map(self._contents_of, self.runs), texts=texts)
+
+    @property
+    def has_ledger(self) -> bool:
+        """Whether every run has a ledger; if not, statistics lack the groups whose text was not kept."""
+        return all(run.has_ledger for run in self.runs)
 
     @property
     def has_every_group(self) -> bool | None:
-        """Whether all runs have a ledger in which nothing is missing, as far as is known after reading it; None if
-        nothing is known to be missing, but no manifest says how a run ended.
+        """Whether every ledger line that the runs wrote is there; None if nothing is known to be missing, but no
+        manifest says how many there were.
         """
-        ledgers = {file.path for run in self.runs for file in run.files_of(FileKind.LEDGER)}
-        damaged = any(path in ledgers for path, _ in self._read.problems)
-        missing = any([*run.missing_files([FileKind.LEDGER]), *run.how_it_ended()] for run in self.runs)
-        if self.caveat or damaged or missing:
+        complete = [self._contents_of(run).is_complete for run in self.runs]
+        if False in complete:
             return False
-        return True if all(attempts_of(run.manifest) for run in self.runs) else None
+        return None if None in complete else True
 
     # -- settings
 
@@ -197,16 +171,25 @@ class Dump:
 
     # -- as objects
 
-    def groups(self, ids: Collection[str] | None = None) -> Iterator[GroupRecord]:
+    def groups(self) -> Iterator[GroupRecord]:
         """The groups whose text was kept, by run and kind of file, in the order of writing.
 
-        Args:
-            ids: only groups with these ids.
-
         Raises:
+            ConditionError: no rollout matches the conditions.
             NewerSchemaError: a file needs a later version of rg_env.
         """
-        return (group for group in self._records(GroupRecord) if ids is None or group.group_id in ids)
+        return self._records(GroupRecord)
+
+    def text(self, run_id: str, group_id: str) -> GroupRecord | None:
+        """The group with its text, whatever the conditions; None if there is none. Quick in the order of files."""
+        for run in self.runs:
+            if run.run_id == run_id:
+                return self._contents_of(run).text(group_id)
+        return None
+
+    def only_texts(self) -> Iterator[tuple[str, str]]:
+        """Run id and group id of the groups with a text that the ledger of their run lacks."""
+        return ((run.run_id, name) for run in self.runs for name in self._contents_of(run).only_texts())
 
     def rollouts(self) -> Iterator[tuple[GroupRecord, RolloutRecord]]:
         """Every rollout whose text was kept, with its group. Errors as `groups`."""
@@ -306,82 +289,71 @@ class Dump:
 
     # -- inside
 
-    def _missing_texts(self, run: Run) -> Iterator[str]:
-        """Groups whose text the ledger names, and that are not there; known after both were read."""
-        ledger = self._read.records.get((run.run_id, FileKind.LEDGER))
-        if ledger is None or not run.has_ledger:
-            return
-        for kind in TEXT_KINDS:
-            texts = self._read.records.get((run.run_id, kind))
-            count = 0 if texts is None else ledger[kind] - texts.total()
-            if count > 0:
-                yield f"{counted(count, 'group')} of run {run.run_id} in no {kind} file, though the ledger says so"
-            elif count < 0:
-                yield f"{counted(-count, 'group')} in {kind} files of run {run.run_id} without a line in the ledger"
-
-    def _kept_rollouts(self, run: Run) -> dict[str, frozenset[int]]:
-        """The repetitions of the rollouts that match the conditions, by group."""
-        from rg_env.dump.frames import ConditionError
-
-        kept: dict[str, frozenset[int]] = {}
-        try:
-            for frame in replace(self, runs=(run,))._frames(["group_id", "repetition"]):
-                for group_id, repetitions in frame.group_by("group_id").agg("repetition").iter_rows():
-                    kept[group_id] = frozenset(repetitions)
-        except ConditionError:  # another run may match
-            pass
-        return kept
+    def _contents_of(self, run: Run) -> Contents:
+        """What the run's files hold; shared by all parts of a dump."""
+        if run.run_id not in self._contents:
+            self._contents[run.run_id] = Contents(run)
+        return self._contents[run.run_id]
 
     def _records[R: Record](self, of: type[R]) -> Iterator[R]:
         """The records of a class; of groups, with the rollouts that match the conditions."""
         kinds = [kind for kind in FileKind if issubclass(kind.record, of)]
-        for run in self.runs:
-            kept = self._kept_rollouts(run) if self.conditions and issubclass(of, GroupFacts) else None
-            for line in self._lines(run, kinds):
-                record = line.record
-                assert isinstance(record, of)
-                if kept is None:
-                    yield record
-                elif repetitions := kept.get(getattr(record, "group_id", "")):
-                    yield _only(record, repetitions)
+        lines = chain.from_iterable(self._lines(run, kinds) for run in self.runs)
+        if self.conditions and issubclass(of, GroupFacts):
+            return self._matching(lines)
+        return (line.record for line in lines if isinstance(line.record, of))
+
+    def _matching(self, lines: Iterator[Line]) -> Iterator[Any]:
+        """The groups in these lines, with the rollouts that match the conditions."""
+        from rg_env.dump.frames import all_of, rollouts_frame
+
+        tested = list(dict.fromkeys(name for condition in self.conditions for name in condition.columns))
+        tests = [condition.test for condition in self.conditions]
+        has_match = False
+        for batch in _batches(lines):
+            sizes = [_size(line.record) for line in batch]
+            matches = rollouts_frame(batch, tested).select(match=all_of(tests))["match"].to_list()
+            start = 0
+            for line, size in zip(batch, sizes, strict=True):
+                numbers = [number for number in range(size) if matches[start + number]]
+                start += size
+                if numbers:
+                    has_match = True
+                    yield _only(line.record, numbers)
+        if not has_match:
+            for _ in self._frames(["task"]):  # raises the ConditionError, unless groups without a text match
+                pass
 
     def _lines(self, run: Run, kinds: Iterable[FileKind]) -> Iterator[Line]:
-        """The lines that are records and were not replaced; what is wrong with another line becomes a problem."""
-        replaced = self._read.replaced
-        for kind in kinds:
-            counts: Counter[str] = Counter()
-            for line in (line for file in run.files_of(kind) for line in lines_in(file)):
-                if line.record is None:
-                    path, number = line.file.path, line.number
-                    self._read.problems[path, number] = f"{path.name}, line {number}: {line.fault}; skipped"
-                    continue
-                counts[getattr(line.record, "text", "")] += 1
-                if not self.has_all_attempts and run.run_id not in replaced:
-                    replaced[run.run_id] = run.replaced()
-                if self.has_all_attempts or not replaced[run.run_id](line.record):
-                    yield line
-            self._read.records[run.run_id, kind] = counts
+        """The lines that count."""
+        return self._contents_of(run).lines(*kinds, all_attempts=self.has_all_attempts)
 
     def _frames_of(self, run: Run, columns: list[str], texts: bool) -> Iterator[pl.DataFrame]:
         from rg_env.dump.frames import rollouts_frame
 
-        held: list[Line] = []
-        size = 0
-        for line in self._lines(run, run.kinds_for_frames(texts=texts)):
-            if held and (size > _FRAME_BYTES or len(held) == _FRAME_LINES or held[0].file.kind is not line.file.kind):
-                yield rollouts_frame(held, columns)
-                held, size = [], 0
-            held.append(line)
-            size += len(line.raw)
-        if held:
-            yield rollouts_frame(held, columns)
+        for batch in _batches(self._lines(run, run.kinds_for_frames(texts=texts))):
+            yield rollouts_frame(batch, columns)
+
+
+def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    """The lines in lists of some MB, each of one kind of file."""
+    held: list[Line] = []
+    size = 0
+    for line in lines:
+        if held and (size > _FRAME_BYTES or len(held) == _FRAME_LINES or held[0].file.kind is not line.file.kind):
+            yield held
+            held, size = [], 0
+        held.append(line)
+        size += len(line.raw)
+    if held:
+        yield held
 
 
 def open_run(*paths: str | Path) -> Dump:
     """Find the dumps in folders and files.
 
     Args:
-        paths: dump folders, and single files, whose name is free.
+        paths: dump folders, and single files of dumps.
 
     Raises:
         DumpError: a path does not exist, or there is no dump in it.
@@ -389,39 +361,17 @@ def open_run(*paths: str | Path) -> Dump:
     return Dump(find_runs(paths))
 
 
-class TextIndex:
-    """Where the text of each group is, to show groups in any order; found by reading the text files once."""
-
-    def __init__(self, dump: Dump) -> None:
-        self._places: dict[tuple[str, str], tuple[DumpFile, int]] = {}
-        for run in dump.runs:
-            for file in run.files_of(*TEXT_KINDS):
-                for _, offset, line in raw_lines(file):
-                    match = _GROUP_ID.search(line) if isinstance(line, bytes) else None
-                    if match is not None:
-                        self._places.setdefault((run.run_id, match[1].decode(errors="replace")), (file, offset))
-
-    def read(self, run_id: str, group_id: str) -> GroupRecord | None:
-        """The group, or None if its text is damaged or gone."""
-        name = msgspec.json.encode(group_id)[1:-1].decode()
-        if (run_id, name) not in self._places:
-            return None
-        file, offset = self._places[run_id, name]
-        try:
-            with open_lines(file.path) as lines:
-                lines.seek(offset)
-                group = from_line(GroupRecord, lines.readline(MAX_LINE))
-        except (*READ_ERRORS, BadLineError):
-            return None
-        return group if group.group_id == group_id else None
+def _size(record: Any) -> int:
+    """The number of rollouts of a group."""
+    return len(record.repetition if isinstance(record, LedgerRecord) else record.rollouts)
 
 
-def _only[R: Record](group: R, repetitions: Collection[int]) -> R:
+def _only(group: Any, numbers: Collection[int]) -> Any:
     """The group with these rollouts only."""
-    rollouts: list[RolloutFacts] = getattr(group, "rollouts", [])
-    kept = [number for number, rollout in enumerate(rollouts) if rollout.repetition in repetitions]
     names = ROLLOUT_FACTS if isinstance(group, LedgerRecord) else ("rollouts",)
-    lists = {name: getattr(group, name) for name in names}
-    return msgspec.structs.replace(
-        group, **{name: [values[number] for number in kept] for name, values in lists.items()}
-    )
+    lists = {}
+    for name in names:
+        values = getattr(group, name)
+        if values is not msgspec.UNSET:  # a column that the line does not have
+            lists[name] = [values[number] for number in numbers]
+    return msgspec.structs.replace(group, **lists)

@@ -1,7 +1,8 @@
 """Checks what readers of a dump rely on: each line, the files against each other, how the run ended.
 
-It only reads. What our runs can write passes, also when they were killed and resumed. Memory does not grow with the
-texts: a digest of each group of the current run is kept. Files of a run that is being written are not compared.
+It makes the pass that every reader makes (`rg_env.dump.contents`), and looks at each record on the way. It only reads.
+What our runs can write passes, also when they were killed and resumed. Memory does not grow with the texts: a digest of
+each group of the current run is kept. Files of a run that is being written are not compared.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rg_env.dump.files import Line, is_held, lines_in, manifest_name, parse_name
+import msgspec
+
+from rg_env.dump.contents import Contents, Findings, Place
+from rg_env.dump.files import manifest_name
+from rg_env.dump.manifest import State
 from rg_env.dump.reader import open_run
 from rg_env.dump.runs import Run
 from rg_env.dump.schema import (
     RG_DUMP,
+    ROLLOUT_FACTS,
     TEXT_KINDS,
     FileKind,
     GroupRecord,
@@ -32,157 +37,105 @@ from rg_env.dump.schema import (
 from rg_env.scoring.base_score import base_score
 from rg_env.scoring.types import Status
 
-MAX_KEPT = 1000
-"""Findings that are listed one by one."""
-ADVICE = {
-    "damaged_line": "readers skip it",
-    "contradiction": "find out who changed the files; `rg-env dumps rescore` shows what the numbers would be",
-    "duplicate": "remove the second one, or the file that was copied",
-    "no_ledger_line": "resuming the run adds it",
-    "no_text": "look for the missing file",
-    "unknown_group": "look for the missing file",
-    "gap": "look for the missing file",
-    "unfinished": "resume the run; readers read it as it is",
-    "groups_missing": "they are lost: the disk failed or was full",
-    "running": "wait until it has ended",
-    "no_regular_end": "resume the run, or bear in mind that it did not end",
-    "manifest": "restore it from a backup; without it the settings of the run are unknown",
-}
-"""What to do about each kind of finding."""
 _CLOSE = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One thing that was found: of which kind (`ADVICE`), in which file and line; 0: it concerns the whole file."""
-
-    kind: str
-    file: str
-    line: int
-    what: str
-
-    def __str__(self) -> str:
-        place = f"{self.file}, line {self.line}" if self.line else self.file
-        return f"{place}: {self.what} ({ADVICE[self.kind]})"
 
 
 @dataclass
 class Validation:
-    """What was read, by kind of file, and what was found: `kept` has the first `MAX_KEPT` faults, `counts` counts all
-    of them by kind; `remarks` say what could not be checked, which is no fault.
+    """What was read, by kind of file, and what was found; `remarks` say what could not be checked, which is no
+    fault.
     """
 
-    kept: list[Fault] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
+    findings: Findings = field(default_factory=Findings)
     remarks: list[str] = field(default_factory=list)
     runs: int = 0
     records: Counter[FileKind] = field(default_factory=Counter)
 
     @property
     def good(self) -> bool:
-        return not self.counts
+        return not self.findings.counts
 
     @property
     def texts(self) -> int:
         """Number of groups with their text."""
         return sum(self.records[kind] for kind in TEXT_KINDS)
 
-    def add(self, kind: str, file: str, line: int, what: str) -> None:
-        self.counts[kind] += 1
-        if len(self.kept) < MAX_KEPT:
-            self.kept.append(Fault(kind, file, line, what))
-
 
 def validate(*paths: str | Path) -> Validation:
-    """Check dumps.
+    """Check dumps, those of one run in several folders together.
 
     Args:
-        paths: dump folders, and single files. A single file is not compared with others.
+        paths: dump folders, and single files. If only files are named, they are not compared with each other.
 
     Raises:
         DumpError: a path has no dump, or a file cannot be opened.
         NewerSchemaError: a file needs a later version of rg_env.
     """
     result = Validation()
-    for path in map(Path, paths):
-        for run in open_run(path).runs:
-            result.runs += 1
-            live = path.is_dir() and is_held(run.files[0].path.parent, run.run_id)
-            if live:
-                result.remarks.append(f"run {run.run_id} is being written now: only its finished files were checked")
-            _check_files(run, result, whole=path.is_dir() and not live)
-            _check_lines(run, result, whole=path.is_dir() and not live, live=live)
+    are_folders = any(Path(path).is_dir() for path in paths)
+    for run in open_run(*paths).runs:
+        result.runs += 1
+        _check_run(run, result, compare=are_folders)
     return result
 
 
-def _check_files(run: Run, result: Validation, *, whole: bool) -> None:
-    path = run.files[0].path.parent / manifest_name(run.run_id)
-    if run.manifest is None and os.path.lexists(path):
-        result.add("manifest", path.name, 0, "not a JSON object")
-    elif run.manifest is None and any(parse_name(file.path) for file in run.files):
-        result.remarks.append(f"run {run.run_id} has no manifest: its settings are unknown")
-    for path, what in run.copies:
-        result.add("duplicate", path.name, 0, what)
-    if not whole:
+def _check_run(run: Run, result: Validation, *, compare: bool) -> None:
+    """Check a run; without `compare`, each line by itself."""
+    contents = Contents(run)
+    is_live = contents.state is State.RUNNING
+    if is_live and compare:
+        result.remarks.append(f"run {run.run_id} is being written now: only its finished files were checked")
+        finished = tuple(file for file in run.files if not file.is_open)
+        contents = Contents(replace(run, files=finished, manifest=None))
+    compare = compare and not is_live
+    _check_manifest(run, result)
+    _check_lines(contents, result, compare=compare)
+    if compare:
+        result.findings.extend(contents.findings(texts=True))
+        for file in run.files:
+            if file.is_open:
+                result.findings.add("unfinished", Place(file.path.name), "left behind by a run that was killed")
+    else:
+        result.findings.extend(contents.wrong_lines(*FileKind))
+
+
+def _check_manifest(run: Run, result: Validation) -> None:
+    if run.manifest is not None:
         return
-    for what in run.missing_files(FileKind):
-        result.add("gap", f"run {run.run_id}", 0, what)
-    for kind, what in run.how_it_ended().items():
-        result.add(kind, f"run {run.run_id}", 0, what)
-    for file in run.files:
-        if file.is_open:
-            result.add("unfinished", file.path.name, 0, "left behind by a run that was killed")
+    paths = [folder / manifest_name(run.run_id) for folder in run.folders]
+    damaged = [path for path in paths if os.path.lexists(path)]
+    for path in damaged:
+        result.findings.add("manifest", Place(path.name), "not a JSON object")
+    if not damaged:
+        result.remarks.append(f"run {run.run_id} has no manifest: its settings are unknown")
 
 
-def _check_lines(run: Run, result: Validation, *, whole: bool, live: bool) -> None:
-    """Check each line, and of a whole dump what lines say about each other."""
-    texts: dict[str, tuple[int, str, int]] = {}  # digest of the ledger line that the text needs, and its place
+def _check_lines(contents: Contents, result: Validation, *, compare: bool) -> None:
+    """Check each record, and with `compare` what records say about each other: those first to which others refer."""
+    needed: dict[str, int] = {}  # a digest of the ledger line that each text needs
     groups: set[str] = set()
-    trained: set[tuple[int, int, str]] = set()
-    for line in _sound_lines(run, result, live):
-        record, file, number = line.record, line.file.path.name, line.number
+    for line in contents.scan(*TEXT_KINDS, FileKind.LEDGER, FileKind.TRAINED, FileKind.STEPS):
+        record, place = line.record, contents.place(line.file, line.number)
+        result.records[line.file.kind] += 1
+        if not line.raw.endswith(b"\n"):
+            result.findings.add("damaged_line", place, "the file ends without a line feed")
+        wrong = contradiction(record) if isinstance(record, (GroupRecord, LedgerRecord)) else ""
+        if wrong:
+            result.findings.add("contradiction", place, wrong)
         if isinstance(record, GroupRecord):
-            if record.group_id in texts:
-                _, first, at = texts[record.group_id]
-                result.add("duplicate", file, number, f"group {record.group_id} again, first in {first}, line {at}")
-            else:
-                texts[record.group_id] = hash(ledger_line(record, line.file.kind)), file, number
+            needed[record.group_id] = hash(ledger_line(record, line.file.kind))
         elif isinstance(record, LedgerRecord):
-            if record.group_id in groups:
-                result.add("duplicate", file, number, f"group {record.group_id} again")
-            elif whole and record.group_id in texts:
-                digest, first, at = texts[record.group_id]
-                if hash(to_line(record)) != digest:
-                    result.add("contradiction", file, number, f"differs from its text in {first}, line {at}")
-            elif whole and record.text:
-                result.add("no_text", file, number, f"the text of group {record.group_id} is in no {record.text} file")
             groups.add(record.group_id)
-        elif isinstance(record, TrainedRecord):
-            key = record.attempt, record.step, record.group_id
-            if key in trained:
-                result.add("duplicate", file, number, f"group {record.group_id} again in step {record.step}")
-            elif whole and record.group_id not in groups:
-                result.add("unknown_group", file, number, f"group {record.group_id} is not in the ledger")
-            trained.add(key)
-    for group_id, (_, file, number) in texts.items() if whole else ():
-        if group_id not in groups:
-            result.add("no_ledger_line", file, number, f"group {group_id} is not in the ledger")
+            digest = needed.get(record.group_id)
+            if compare and digest is not None and digest != hash(_whole_line(record)):
+                result.findings.add("contradiction", place, "differs from its text")
+        elif isinstance(record, TrainedRecord) and compare and record.group_id not in groups:
+            result.findings.add("unknown_group", place, f"group {record.group_id} is not in the ledger")
 
 
-def _sound_lines(run: Run, result: Validation, live: bool) -> Iterator[Line]:
-    """The lines that are records, those first to which others refer; everything else becomes a fault."""
-    for kind in (*TEXT_KINDS, FileKind.LEDGER, FileKind.TRAINED, FileKind.STEPS):
-        for line in (line for file in run.files_of(kind) if not (live and file.is_open) for line in lines_in(file)):
-            file, number, record = line.file.path.name, line.number, line.record
-            if record is None:
-                result.add("damaged_line", file, number, str(line.fault))
-                continue
-            if not line.raw.endswith(b"\n"):
-                result.add("damaged_line", file, number, "the file ends without a line feed")
-            if isinstance(record, (GroupRecord, LedgerRecord)) and (what := contradiction(record)):
-                result.add("contradiction", file, number, what)
-            result.records[kind] += 1
-            yield line
+def _whole_line(record: LedgerRecord) -> bytes:
+    """The record's line, with the keys that a line of before a field was added lacks."""
+    return to_line(msgspec.structs.replace(record, **{name: record.column(name) for name in ROLLOUT_FACTS}))
 
 
 def contradiction(group: GroupRecord | LedgerRecord) -> str:

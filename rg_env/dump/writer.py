@@ -31,8 +31,8 @@ from loguru import logger
 
 from rg_env.config import RGDumpConfig
 from rg_env.dump.files import RunLock, check_folder, list_files
-from rg_env.dump.manifest import end_manifest
-from rg_env.dump.part_file import PartFile, finish_leftovers
+from rg_env.dump.manifest import end_manifest, note_in_manifest
+from rg_env.dump.part_file import PartFile, count_ledger_lines, finish_leftovers
 from rg_env.dump.schema import (
     FileKind,
     GroupRecord,
@@ -56,13 +56,23 @@ _KINDS = {kind.record: kind for kind in FileKind if not kind.holds_text}
 _OPEN: set[DumpWriter] = set()
 
 
-def close_all() -> int:
+def close_all(end: str = "") -> int:
     """Close every writer of this process. Safe in a signal handler and more than once; registered with `atexit`.
+
+    Args:
+        end: how the run ended, for its manifest. Of several callers, the first one knows.
 
     Returns:
         number of groups that are missing from their dumps.
     """
-    return sum(writer.close() for writer in list(_OPEN))
+    writers = list(_OPEN)
+    for writer in writers:
+        writer.end = writer.end or end
+    missing = sum(writer.close() for writer in writers)
+    for writer in writers:
+        if writer.end:
+            note_in_manifest(writer.folder, writer.run_id, writer.attempt, {"end": writer.end})
+    return missing
 
 
 atexit.register(close_all)
@@ -109,8 +119,12 @@ class DumpWriter:
         self._lock = RunLock(self.folder, run_id)
         try:
             finish_leftovers(self.folder, run_id)
+            self._ledger_lines = count_ledger_lines(self.folder, run_id)
             size, fsync = config.groups_per_file, config.dump_fsync
-            self._files = {kind: PartFile(self.folder, kind, run_id, size, fsync) for kind in FileKind}
+            self._lost: set[str] = set()
+            self._files = {
+                kind: PartFile(self.folder, kind, run_id, size, fsync=fsync, lost=self._lost) for kind in FileKind
+            }
         except BaseException as error:
             self._lock.release()
             if isinstance(error, OSError):
@@ -120,6 +134,8 @@ class DumpWriter:
         self._queue: SimpleQueue[tuple[Sequence[Record], Future[bool]] | None] = SimpleQueue()
         self._unwritten: set[str] = set()
         self._closed = False
+        self.end = ""
+        """How the run ended, once somebody says so."""
         # Used by the thread only.
         self._waiting: deque[Record] = deque()
         self._refused: set[str] = set()
@@ -150,11 +166,11 @@ class DumpWriter:
     @property
     def missing(self) -> int:
         """Number of submitted groups that are not on disk."""
-        return len(self._unwritten)
+        return len(self._unwritten | self._lost)
 
     def missing_groups(self) -> list[str]:
         """The ids of the submitted groups that are not on disk."""
-        return sorted(self._unwritten)
+        return sorted(self._unwritten | self._lost)
 
     async def write(self, records: Sequence[Record]) -> bool:
         """Hand over records, and wait until the operating system has them. Says so if that takes long.
@@ -225,7 +241,7 @@ class DumpWriter:
         self._write_waiting()
         for file in self._files.values():
             self._try_to_finish(file, at_end=True)
-        end_manifest(self.folder, self.run_id, self.attempt, self.missing)
+        end_manifest(self.folder, self.run_id, self.attempt, self.missing, self._ledger_lines)
         self._lock.release()
 
     def _write_waiting(self) -> bool:
@@ -250,7 +266,7 @@ class DumpWriter:
             self._refuse_newest()
             return False
         if self._is_failing:
-            logger.warning("dump: writing again; {} refused so far", counted(len(self._refused), "group"))
+            logger.warning("dump: writing again; {} missing so far", counted(len(self._refused | self._lost), "group"))
         self._is_failing = False
         return True
 
@@ -283,17 +299,18 @@ class DumpWriter:
         kind, reason = route(group, self._config)
         ledger, ledger_entry = self._files[FileKind.LEDGER], ledger_line(group, kind, reason or "")
         if kind is None:
-            ledger.append(ledger_entry)
+            ledger.append(ledger_entry, group.group_id)
         else:
             text, line = self._files[kind], to_line(group)
-            text.append(line)
+            text.append(line, group.group_id)
             try:
-                ledger.append(ledger_entry)
+                ledger.append(ledger_entry, group.group_id)
             except BaseException:
                 text.take_back(line)
                 raise
             self._try_to_finish(text)
         self._try_to_finish(ledger)
+        self._ledger_lines[group.attempt] += 1  # an import keeps the attempts of its source
         self._unwritten.discard(group.group_id)
 
     def _try_to_finish(self, file: PartFile, at_end: bool = False) -> None:

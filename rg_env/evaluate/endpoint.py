@@ -1,8 +1,9 @@
 """An OpenAI-compatible server as the source of responses.
 
 Invariant: a request ends as a `Reply`, which says why if it failed; `EndpointError` is raised only for what would fail
-every request (a refused key, an unknown model). The API key is read from `OPENAI_API_KEY` and appears in no message,
-even if the server repeats it.
+every request (a refused key, an unknown model, a quota that is used up). Once the server has responded, a refusal is
+about one prompt, such as one that a moderation flags. The API key is read from `OPENAI_API_KEY` and appears in no
+message, even if the server repeats it.
 
 Two kinds of servers return the think block in another form:
 
@@ -14,10 +15,12 @@ Two kinds of servers return the think block in another form:
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -25,28 +28,49 @@ from urllib.parse import urlsplit
 from rg_env.errors import RGEnvError, describe, need, one_line
 
 if TYPE_CHECKING:
+    import openai
     from openai.types.chat import ChatCompletion
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 _TAG = re.compile(r"<(/?(?:think|answer))>")
 _LONGEST_DETAIL = 300
+_SHOWN_OF_A_PAGE = 60
+"""Characters of a failure's reason, and of a reply that is not JSON."""
 
 
 class EndpointError(RGEnvError):
     """The server refuses every request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How responses are sampled.
+def request_option(default: Any, help: str, **limits: Any) -> Any:
+    """A field that is an option of every command that sends requests; `limits` are `min` and `max`."""
+    return field(default=default, metadata={"help": help, **limits})
 
-    Attributes:
-        max_tokens: longest response, in tokens.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How responses are sampled. `max_tokens` is the length of the longest response."""
+
+    temperature: float = request_option(1.0, "Sampling temperature. Default: as configured, or 1.", min=0)
+    top_p: float = request_option(1.0, "Nucleus sampling. Default: as configured, or 1.", min=0, max=1)
+    max_tokens: int = request_option(4096, "Maximum tokens per response. Default: as configured, or 4096.", min=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestLimits:
+    """How many requests are sent at once, how often each is tried, and what all may cost.
+
+    Connection errors, timeouts and the statuses 408, 409, 429 and 5xx are tried again.
     """
 
-    temperature: float = 1.0
-    top_p: float = 1.0
-    max_tokens: int = 4096
+    concurrency: int | None = request_option(
+        None, "Maximum number of parallel requests. Default: 32, for transformers serve 2.", min=1
+    )
+    timeout: float = request_option(600.0, "Timeout of one attempt at a request, in seconds.", min=0.001)
+    retries: int = request_option(5, "Retries of a failed request.", min=0)
+    max_tokens_total: int | None = request_option(
+        None, "Token budget, with the prompts: no new group starts once it is used up.", min=1
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +101,10 @@ class Endpoint:
     Args:
         url: base address, such as `http://127.0.0.1:8000/v1`; `/v1` may be left out.
         model: the server's name for the model.
-        timeout: seconds for one try of a request.
-        retries: further tries after connection errors, timeouts and the statuses 408, 409, 429 and 5xx.
+        limits: `timeout` and `retries` apply here, the others to whoever asks.
         is_own: this process started the server, which gets no key and is reached through no proxy.
         request: further fields of every request.
+        has_responded: the server is known to take key and model, so that a refusal is about one prompt.
 
     Raises:
         ConfigError: the address is not one.
@@ -91,11 +115,11 @@ class Endpoint:
         url: str,
         model: str,
         sampling: Sampling,
+        limits: RequestLimits,
         *,
-        timeout: float,
-        retries: int,
         is_own: bool = False,
         request: Mapping[str, Any] = MappingProxyType({}),
+        has_responded: bool = False,
     ) -> None:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
@@ -104,11 +128,13 @@ class Endpoint:
         self.sampling = sampling
         self._limit = "max_tokens"
         self._request = dict(request)
+        self._has_responded = has_responded
+        key = None if is_own else os.environ.get(KEY_VARIABLE)
         self._client = AsyncOpenAI(
             base_url=self.url,
-            api_key=(not is_own and os.environ.get(KEY_VARIABLE)) or "none",  # servers on one's own machine need none
-            timeout=timeout,
-            max_retries=retries,
+            api_key=key or "none",  # the client wants one, most servers on one's own machine do not
+            timeout=limits.timeout,
+            max_retries=limits.retries,
             http_client=DefaultAsyncHttpxClient(trust_env=False) if is_own else None,
         )
 
@@ -122,22 +148,19 @@ class Endpoint:
         """Find out at once that no server answers or that the key is refused.
 
         Raises:
-            EndpointError: one of the two. Servers without a list of models pass.
+            EndpointError: one of the two. Servers without a list of models pass, and so do keys that may not see it.
         """
         import openai
 
         try:
             await self._client.models.list()
-        except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-            raise self._refused(error) from None
+        except openai.AuthenticationError as error:
+            raise self._refusal(error) from None
         except openai.APIConnectionError as error:
             if type(error.__cause__).__name__ == "ConnectError":
                 raise EndpointError(f"no server answers at {self.url} ({_reason(error.__cause__ or error)})") from None
         except (openai.OpenAIError, ValueError, TypeError, AttributeError):
             return
-
-    def _refused(self, error: Exception) -> EndpointError:
-        return EndpointError(f"{self.url} refuses the key in {KEY_VARIABLE} ({_reason(error)})")
 
     async def respond(self, messages: Sequence[Mapping[str, str]]) -> Reply:
         """Sample one response.
@@ -148,17 +171,29 @@ class Endpoint:
         import openai
 
         try:
-            return _reply(await self._create(messages))
-        except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-            raise self._refused(error) from None
-        except openai.NotFoundError as error:
-            raise EndpointError(f"{self.url} has no model {self.model!r}, or is no API ({_reason(error)})") from None
+            reply = _reply(await self._create(messages))
+        except (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError) as error:
+            if not self._has_responded:
+                raise self._refusal(error) from None
+            return Reply(failure=_reason(error))
         except openai.RateLimitError as error:
             if error.code == "insufficient_quota":
                 raise EndpointError(f"{self.url}: the quota is used up ({_reason(error)})") from None
             return Reply(failure=_reason(error))
         except (openai.OpenAIError, ValueError, TypeError, AttributeError) as error:
             return Reply(failure=_reason(error))
+        if reply.failure is None:
+            self._has_responded = True
+        return reply
+
+    def _refusal(self, error: openai.APIStatusError) -> EndpointError:
+        """Why no request can succeed, by the status of the first reply."""
+        reason = _reason(error)
+        if error.status_code == HTTPStatus.NOT_FOUND:
+            return EndpointError(f"{self.url} has no model {self.model!r}, or is no API ({reason})")
+        if not os.environ.get(KEY_VARIABLE):
+            return EndpointError(f"{self.url} wants a key: set {KEY_VARIABLE} ({reason})")
+        return EndpointError(f"{self.url} refuses the key in {KEY_VARIABLE} ({reason})")
 
     async def _create(self, messages: Sequence[Mapping[str, str]]) -> ChatCompletion:
         import openai
@@ -202,25 +237,24 @@ def base_url(url: str) -> str:
 
 
 def _reply(completion: ChatCompletion | str) -> Reply:
-    if isinstance(completion, str):  # what the client makes of a reply that is not JSON
-        return Reply(failure="the server's reply is not JSON; the address of an API mostly ends in /v1")
+    if isinstance(completion, str):  # what the client makes of a reply of another type than JSON
+        return Reply(failure=_not_json(completion))
     if not getattr(completion, "choices", None):
         return Reply(failure="the server returned no choices")
     choice, usage = completion.choices[0], completion.usage
-    message = choice.message
+    message: Any = choice.message
+    if message is None:
+        return Reply(failure="the server returned a choice without a message")
     text = message.content or message.refusal or ""
     reasoning = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
     apart = isinstance(reasoning, str) and bool(reasoning.strip())
     if apart:
         text = with_reasoning(str(reasoning), text)
-    return Reply(
-        text=text,
-        stop_reason=choice.finish_reason,
-        prompt_tokens=None if usage is None else usage.prompt_tokens,
-        completion_tokens=None if usage is None else usage.completion_tokens,
-        reasoning_apart=apart,
-        think_opened=not apart and "</think>" in text and "<think>" not in text,
-    )
+    think_opened = not apart and "</think>" in text and "<think>" not in text
+    reply = Reply(text, choice.finish_reason, reasoning_apart=apart, think_opened=think_opened)
+    if usage is None:
+        return reply
+    return replace(reply, prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)
 
 
 def with_reasoning(reasoning: str, content: str) -> str:
@@ -239,11 +273,22 @@ def with_reasoning(reasoning: str, content: str) -> str:
     return f"<think>{thought}</think>{content}" if content else f"<think>{thought}"
 
 
+def _not_json(text: str) -> str:
+    """What is said of a reply that is something else, such as the page of a proxy."""
+    return f"the reply is not JSON: {one_line(text, _SHOWN_OF_A_PAGE)!r}; the address of an API mostly ends in /v1"
+
+
 def _reason(error: BaseException) -> str:
     """An error as one line without the key."""
     status = getattr(error, "status_code", None)
     body = getattr(error, "body", None)
     message = body.get("message") if isinstance(body, Mapping) else None
-    text = f"{status}: {message}" if status and message else describe(error)
-    key = os.environ.get(KEY_VARIABLE)
-    return one_line(text.replace(key, "***") if key else text, _LONGEST_DETAIL)
+    if isinstance(error, json.JSONDecodeError):
+        text = _not_json(error.doc)
+    elif status and message:
+        text = f"{status}: {message}"
+    else:
+        text = describe(error)
+    if key := os.environ.get(KEY_VARIABLE):
+        text = text.replace(key, "***")
+    return one_line(text, _LONGEST_DETAIL)

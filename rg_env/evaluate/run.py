@@ -1,9 +1,10 @@
 """`rg-env eval` and `rg-env collect`: questions to a model behind a server, until all groups are in a dump.
 
-Invariant: a group is in the dump completely or not at all. A question is done once every request of its group was
-answered: a group without any answer is not recorded, and `--resume` asks it again, as it does a group that lost some.
-However the command ends, the dump is closed and a server that it started has ended. SIGINT, SIGTERM and SIGHUP drop
-the groups in progress. The API key is in no file.
+Invariant: no request that was answered and recorded is sent again. A question is complete once every request of its
+group was answered; a group without any answer is not recorded. `--resume` sends the requests that are missing, and
+records each group anew, with the responses of earlier attempts from their texts; the new line replaces the earlier one.
+A group whose text was not kept is asked whole. However the command ends, the dump is closed and a server that it
+started has ended. SIGINT, SIGTERM and SIGHUP drop the groups in progress. The API key is in no file.
 """
 
 from __future__ import annotations
@@ -18,25 +19,28 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from msgspec.structs import replace
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, Phase, check_folder, new_run_id, write_manifest
 from rg_env.dump.files import list_files, runs_with_manifest
-from rg_env.dump.manifest import read_manifest
-from rg_env.dump.reader import open_run
-from rg_env.dump.schema import answered
-from rg_env.errors import ConfigError, MissingGroupsError, RGEnvError, as_typed
-from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, Sampling, base_url
+from rg_env.dump.manifest import note_in_manifest, read_manifest
+from rg_env.dump.reader import Dump, open_run
+from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutRecord, answered
+from rg_env.errors import ConfigError, MissingGroupsError, RGEnvError, as_typed, one_line
+from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, RequestLimits, Sampling, base_url
 from rg_env.evaluate.server import Server, ServerError, program_for, start_server
 from rg_env.evaluate.settings import generator_settings
 from rg_env.evaluate.suites import Question, Questions
 from rg_env.output import console, counted, print_error, print_text
-from rg_env.rewards import Origin, Rollout, Stopwatch, group_record, load_reward, set_rewards
+from rg_env.rewards import load_reward, set_rewards
+from rg_env.rollout import Origin, Rollout, Stopwatch, group_record
 from rg_env.rollout_log import RolloutLog
 from rg_env.scoring import Verdict, shared_scorer
+from rg_env.tasks.questions import hashes_of
 
 _CONCURRENCY = 32
 """Requests at the same time to a server that somebody else started."""
@@ -50,7 +54,7 @@ _FREE_OF_SCORER = {"workers"}
 
 @dataclass(frozen=True)
 class EndpointOptions:
-    """How to reach a model, and what that may cost.
+    """How to reach a model, and what to ask of it.
 
     Attributes:
         url: of a running server; None: one is started on this machine.
@@ -58,26 +62,20 @@ class EndpointOptions:
         name: of the model in the manifest.
         server_options: further arguments of the server that is started.
         request: further fields of every request.
-        concurrency: requests at the same time; None: as suits the server.
-        timeout: seconds for one try of a request; `retries`: further tries.
-        max_tokens_total: no new group is started once this many tokens have been used; None: no limit.
     """
 
     url: str | None
     model: str
-    sampling: Sampling
     name: str
+    sampling: Sampling
+    limits: RequestLimits
     server_options: Sequence[str] = ()
     request: Mapping[str, Any] = field(default_factory=dict)
-    concurrency: int | None = None
-    timeout: float = 600.0
-    retries: int = 5
-    max_tokens_total: int | None = None
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a command is to do.
+    """A collection or an evaluation.
 
     Attributes:
         command: `collect`, which records groups of phase train, or `eval`.
@@ -101,12 +99,14 @@ class Job:
         settings = {name: value for name, value in asdict(self.config).items() if name not in _FREE}
         settings["scorer"] = {name: value for name, value in settings["scorer"].items() if name not in _FREE_OF_SCORER}
         sampling = asdict(self.options.sampling)
+        if self.options.request:
+            sampling["request"] = self.options.request
         plan = {
             "command": self.command,
             "model": self.options.model,
             "groups": len(self.questions),
             "samples": self.samples,
-            "sampling": sampling | ({"request": self.options.request} if self.options.request else {}),
+            "sampling": sampling,
             "questions": self.questions.facts,
             "config": settings,
         }
@@ -118,16 +118,15 @@ class Totals:
     """What an attempt has done so far.
 
     Attributes:
-        groups: finished groups; `unanswered`: those without any answer, which are not recorded.
+        groups: questions that were asked to the end.
         missing: groups that could not be written.
-        answered, solved: rollouts of finished groups with a response, and of those with at least `solved_at`.
+        answered, solved: responses of finished groups, and those of them with at least `solved_at`.
         responses, failures: requests that were answered, and that failed for good; `last_failure` says why.
         uncounted: responses whose tokens the server did not count.
         reasoning_apart, think_opened: see `Reply`.
     """
 
     groups: int = 0
-    unanswered: int = 0
     missing: int = 0
     answered: int = 0
     solved: int = 0
@@ -162,58 +161,123 @@ class Totals:
 
 
 @dataclass(frozen=True)
+class Answers:
+    """What the dump of a run has, over all attempts.
+
+    Attributes:
+        complete: the numbers of the questions with a response to every request.
+        partial: the groups that lost some, by the number of their question.
+        responses: rollouts with a response.
+    """
+
+    complete: frozenset[int]
+    partial: Mapping[int, LedgerRecord]
+    responses: int
+
+    @property
+    def groups(self) -> int:
+        """The number of questions with any response."""
+        return len(self.complete) + len(self.partial)
+
+    @classmethod
+    def of_run(cls, folder: Path, run_id: str) -> Answers:
+        """Count what the ledger has."""
+        files = [file.path for file in list_files(folder, run_id)]
+        complete: set[int] = set()
+        partial: dict[int, LedgerRecord] = {}
+        responses = 0
+        for group in open_run(*files).ledger() if files else ():
+            rollouts = group.rollouts
+            count = len(answered(rollouts))
+            responses += count
+            if count == len(rollouts):
+                complete.add(group.call)
+            else:
+                partial[group.call] = group
+        return cls(frozenset(complete), partial, responses)
+
+
+@dataclass(frozen=True)
 class Finished:
     """How a job ended.
 
     Attributes:
-        done: questions whose every request was answered, of all attempts; `planned`: all questions.
+        totals: of this attempt; `answers`: of all.
         signum: the signal that stopped it; `error`: what did, after some requests had been answered.
     """
 
+    job: Job
     run_id: str
-    folder: Path
     totals: Totals
-    done: int
-    planned: int
-    out_of_tokens: bool = False
+    answers: Answers
     signum: int | None = None
     error: RGEnvError | None = None
 
     @property
+    def planned(self) -> int:
+        """The number of all responses that the job wants."""
+        return len(self.job.questions) * self.job.samples
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.answers.complete) == len(self.job.questions)
+
+    @property
+    def out_of_tokens(self) -> bool:
+        return self.totals.is_over(self.job.options.limits.max_tokens_total) and not self.is_complete
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether something ended it before all requests were sent."""
+        return bool(self.out_of_tokens or self.signum is not None or self.error)
+
+    @property
+    def end(self) -> str:
+        """How it ended, for the manifest."""
+        if self.signum is not None:
+            return f"stopped by {signal.Signals(self.signum).name}"
+        if self.error:
+            return f"failed: {one_line(self.error)}"
+        if self.out_of_tokens:
+            return "stopped at --max-tokens-total"
+        return "finished" if self.is_complete else "finished, responses are missing"
+
+    @property
     def exit_code(self) -> int:
-        """0; 1 after an error or with groups without any answer; 3 if groups could not be written; 128 + N after
-        signal N."""
+        """0; 1 if a response is missing; 3 if groups could not be written; 128 + N after signal N."""
         if self.signum is not None:
             return 128 + self.signum
         if self.totals.missing:
             return MissingGroupsError.exit_code
-        return int(bool(self.error or self.totals.unanswered))
+        return 0 if self.is_complete and not self.error else 1
 
 
 def run_job(job: Job, *, resume: bool) -> Finished:
     """Collect all responses, or those that the run in the folder lacks.
 
     Raises:
-        ConfigError: the folder has an unfinished run, or one with another plan.
+        ConfigError: the folder has a run that is not continued, or one with another plan.
         DumpError: the folder cannot be written, or another process writes the run.
         EndpointError: the server refuses or fails all requests. ServerError: none could be started.
     """
     check_folder(job.folder)
     run_id, attempt = claim(job.folder, job.plan, resume=resume)
-    planned, totals = len(job.questions), Totals()
+    totals, answers = Totals(), Answers.of_run(job.folder, run_id)
+    if len(answers.complete) == len(job.questions):
+        return Finished(job, run_id, totals, answers)
     signum, error = None, None
-    if len(done_questions(job.folder, run_id)) < planned:
-        try:
-            signum = asyncio.run(_until_signal(_ask_what_is_left(job, run_id, attempt, totals)))
-        except (ConfigError, EndpointError, ServerError) as failure:
-            if not totals.responses:
-                with suppress(OSError):
-                    job.folder.rmdir()  # only an empty one goes: `rg-env runs` would warn about it
-                raise
-            error = failure
-    done = len(done_questions(job.folder, run_id))
-    out_of_tokens = totals.is_over(job.options.max_tokens_total) and done < planned
-    return Finished(run_id, job.folder, totals, done, planned, out_of_tokens, signum, error)
+    try:
+        signum = asyncio.run(_until_signal(_ask_what_is_left(job, run_id, attempt, totals)))
+    except (ConfigError, EndpointError, ServerError) as failure:
+        if not totals.responses:
+            note_in_manifest(job.folder, run_id, attempt, {"end": f"failed: {one_line(failure)}"})
+            with suppress(OSError):
+                job.folder.rmdir()  # only an empty one goes: `rg-env runs` would warn about it
+            raise
+        error = failure
+    finished = Finished(job, run_id, totals, Answers.of_run(job.folder, run_id), signum, error)
+    note_in_manifest(job.folder, run_id, attempt, {"end": finished.end})
+    return finished
 
 
 # --------------------------------------------------------------------------------------------------- which run it is
@@ -221,19 +285,13 @@ def claim(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> tuple[str, 
     """The id of the run to continue in `folder`, or of a new one, and the number of this attempt, from 1.
 
     Raises:
-        ConfigError: there is an unfinished run and `resume` is not set, or the run to continue had another plan.
+        ConfigError: without `resume`, there is a run in the folder; with it, none that can be continued with this plan.
     """
     runs = list(_planned_runs(folder))
-    unfinished = [run for run in runs if len(done_questions(folder, run[0])) < run[2]["groups"]]
-    if unfinished and not resume:
-        run_id, _, planned = unfinished[-1]
-        raise ConfigError(
-            f"{folder} has an unfinished run ({len(done_questions(folder, run_id))} of {planned['groups']} groups): "
-            "continue it with --resume, or choose another folder"
-        )
     if not runs or not resume:
+        _need_unused(folder, runs)
         return new_run_id(), 1
-    run_id, attempts, planned = (unfinished or runs)[-1]
+    run_id, attempts, planned = next(_unfinished(folder, runs), runs[-1])
     if differences := list(_differences(planned, plan)):
         raise ConfigError(
             f"--resume with other settings than the run in {folder}: {'; '.join(differences[:3])}; "
@@ -242,20 +300,40 @@ def claim(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> tuple[str, 
     return run_id, attempts + 1
 
 
-def _planned_runs(folder: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """Id, number of attempts and plan of the runs in a folder that have a plan, oldest first."""
+def _need_unused(folder: Path, runs: Sequence[_PlannedRun]) -> None:
+    """Refuse a folder that has a dump: readers would take both runs for one result."""
+    if unfinished := next(_unfinished(folder, runs), None):
+        done = len(Answers.of_run(folder, unfinished.run_id).complete)
+        raise ConfigError(
+            f"{folder} has an unfinished run ({done} of {unfinished.plan['groups']} groups): "
+            "continue it with --resume, or choose another folder"
+        )
+    if runs_with_manifest(folder) or list_files(folder):
+        raise ConfigError(f"{folder} has the dump of a finished run: choose another folder")
+
+
+def _unfinished(folder: Path, runs: Sequence[_PlannedRun]) -> Iterator[_PlannedRun]:
+    """The runs with questions that are not complete, newest first."""
+    for run in reversed(runs):
+        if len(Answers.of_run(folder, run.run_id).complete) < run.plan["groups"]:
+            yield run
+
+
+class _PlannedRun(NamedTuple):
+    """A run of `eval` or `collect` in a folder, with its number of attempts."""
+
+    run_id: str
+    attempts: int
+    plan: dict[str, Any]
+
+
+def _planned_runs(folder: Path) -> Iterator[_PlannedRun]:
+    """The runs in a folder that have a plan, oldest first."""
     for run_id in runs_with_manifest(folder):
         manifest = read_manifest(folder, run_id) or {}
         plan, attempt = manifest.get("plan"), manifest.get("attempt")
         if isinstance(plan, dict) and isinstance(plan.get("groups"), int) and isinstance(attempt, int):
-            yield run_id, attempt, plan
-
-
-def done_questions(folder: Path, run_id: str) -> frozenset[int]:
-    """The numbers of the questions whose group is in the ledger with an answer to every request."""
-    files = [file.path for file in list_files(folder, run_id)]
-    ledger = open_run(*files).all_attempts().ledger() if files else ()
-    return frozenset(group.call for group in ledger if len(answered(group.rollouts)) == len(group.rollouts))
+            yield _PlannedRun(run_id, attempt, plan)
 
 
 def _differences(old: Any, new: Any, name: str = "") -> Iterator[str]:
@@ -268,57 +346,87 @@ def _differences(old: Any, new: Any, name: str = "") -> Iterator[str]:
 
 # ------------------------------------------------------------------------------------------------------- one attempt
 async def _ask_what_is_left(job: Job, run_id: str, attempt: int, totals: Totals) -> None:
-    """Reach the model, and ask every question that is not done."""
-    options = job.options
+    """Reach the model, and send every request that has no answer yet."""
+    limits = job.options.limits
     async with AsyncExitStack() as stack:
-        url, request, server = options.url, dict(options.request), None
-        concurrency = options.concurrency or _CONCURRENCY
-        if url is None:
-            program = program_for(options.model)
-            server = await stack.enter_async_context(start_server(program, options.server_options))
-            url, request = server.url, {**request, **program.request}
-            concurrency = options.concurrency or program.concurrency
-        endpoint = Endpoint(
-            url,
-            options.model,
-            options.sampling,
-            timeout=options.timeout,
-            retries=options.retries,
-            is_own=server is not None,
-            request=request,
-        )
-        await stack.enter_async_context(endpoint)
-        if server is None:
-            await endpoint.check()
+        connection = await _connect(job, run_id, stack)
         writer = _open_writer(job, run_id, attempt)
         try:
-            done = done_questions(job.folder, run_id)  # the writer has completed the ledger of a killed attempt
-            left = [number for number in range(len(job.questions)) if number not in done]
-            longest = options.sampling.max_tokens
-            print_error(
-                f"{counted(len(left) * job.samples, 'request')}: {counted(len(left), 'question')} × {job.samples}, "
-                f"responses of at most {longest:,} tokens, {len(left) * job.samples * longest:,} in all"
-            )
-            with _progress(len(job.questions), len(done), options.max_tokens_total) as report:
-                requests = asyncio.Semaphore(concurrency)
-                state = _Attempt(job, run_id, attempt, endpoint, requests, writer, totals, report)
-                await _ask_all(state, left, -(-concurrency // job.samples) + 1, server)
+            answers = Answers.of_run(job.folder, run_id)  # the writer has completed the ledger of a killed attempt
+            left = [number for number in range(len(job.questions)) if number not in answers.complete]
+            print_error(_announce(job, answers, len(left)))
+            with _progress(len(job.questions), len(answers.complete), limits.max_tokens_total) as report:
+                state = _Attempt(job, run_id, attempt, connection, answers, writer, totals, report)
+                await _ask_all(state, left)
         finally:
             totals.missing = writer.close()
 
 
+@dataclass(frozen=True)
+class _Connection:
+    """A model that answers; `server` is the one that was started for it, if one was."""
+
+    endpoint: Endpoint
+    concurrency: int
+    server: Server | None = None
+
+
+async def _connect(job: Job, run_id: str, stack: AsyncExitStack) -> _Connection:
+    """Reach the server, or start one that ends with the stack.
+
+    Raises:
+        EndpointError: it does not answer or refuses the key. ServerError: none could be started.
+    """
+    options = job.options
+    # If an earlier attempt had responses, the first refusal of this one may be about one prompt, too.
+    settings: dict[str, Any] = {"has_responded": Answers.of_run(job.folder, run_id).responses > 0}
+    if options.url is not None:
+        endpoint = Endpoint(
+            options.url, options.model, options.sampling, options.limits, request=options.request, **settings
+        )
+        await stack.enter_async_context(endpoint)
+        await endpoint.check()
+        return _Connection(endpoint, options.limits.concurrency or _CONCURRENCY)
+    program = program_for(options.model)
+    server = await stack.enter_async_context(start_server(program, options.server_options))
+    request = {**options.request, **program.request}
+    endpoint = Endpoint(
+        server.url, options.model, options.sampling, options.limits, request=request, is_own=True, **settings
+    )
+    await stack.enter_async_context(endpoint)
+    return _Connection(endpoint, options.limits.concurrency or program.concurrency, server)
+
+
+def _announce(job: Job, answers: Answers, questions: int) -> str:
+    """What is about to be asked, and at most how many tokens that takes."""
+    earlier = 0
+    for group in answers.partial.values():
+        if group.text:
+            earlier += len(answered(group.rollouts))
+    requests = questions * job.samples - earlier
+    longest = job.options.sampling.max_tokens
+    facts = [f"{counted(requests, 'request')}: {counted(questions, 'question')} × {job.samples}"]
+    if earlier:
+        facts[0] += f" less {earlier:,} answered before"
+    facts += [f"responses of at most {longest:,} tokens", f"{requests * longest:,} in all"]
+    return ", ".join(facts)
+
+
 def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
     config, options = job.config, job.options
-    samples = {"samples": job.samples, "eval_samples": job.samples}
+    sampling = asdict(options.sampling)
+    settings = generator_settings(config, samples=job.samples, eval_samples=job.samples, **sampling)
     manifest = {
         "attempt": attempt,
+        "kind": job.command,
         "model": options.name,
         "model_path": None if options.url else options.model,
         "endpoint": options.url and base_url(options.url),
         "plan": job.plan,
         "suite": job.questions.facts.get("suite"),
-        "settings": generator_settings(config, **samples, **asdict(options.sampling)),
+        "settings": settings,
         "task_mix": config.tasks,
+        "question_files": hashes_of(config.tasks, read_manifest(Path(config.dump_dir), run_id)),
     }
     writer = DumpWriter(config.dump_dir, run_id, attempt, config)
     try:
@@ -329,13 +437,16 @@ def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
     return writer
 
 
-async def _ask_all(state: _Attempt, numbers: Sequence[int], groups_at_once: int, server: Server | None) -> None:
+async def _ask_all(state: _Attempt, numbers: Sequence[int]) -> None:
     """Ask the questions with these numbers, and watch the server meanwhile.
 
     Raises:
         EndpointError: the server refuses or fails all requests. ServerError: it ended.
     """
     left = iter(numbers)
+    server = state.connection.server
+    # One group more than fills the slots: while its last requests are awaited, others are sent.
+    groups_at_once = -(-state.connection.concurrency // state.job.samples) + 1
     try:
         async with asyncio.TaskGroup() as tasks:
             watch = tasks.create_task(server.watch()) if server else None
@@ -347,93 +458,163 @@ async def _ask_all(state: _Attempt, numbers: Sequence[int], groups_at_once: int,
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
         raise first from None
+    if state.refusal:
+        raise state.refusal
 
 
 @dataclass
 class _Attempt:
-    """Asks questions, scores the responses and records the groups."""
+    """Asks questions, scores the responses and records the groups.
+
+    Attributes:
+        answers: of earlier attempts.
+        refusal: why no further request can succeed. Groups in progress are finished with what they have.
+    """
 
     job: Job
     run_id: str
     attempt: int
-    endpoint: Endpoint
-    requests: asyncio.Semaphore
+    connection: _Connection
+    answers: Answers
     writer: DumpWriter
     totals: Totals
     report: Callable[[Totals], None]
     unanswered_in_succession: int = 0
+    refusal: EndpointError | None = None
 
     def __post_init__(self) -> None:
         config = self.job.config
         self.phase = Phase.TRAIN if self.job.command == "collect" else Phase.EVAL
         self.reward = load_reward(config)
         self.log = RolloutLog(self.writer.folder.parent / "logs") if config.debug_logging else None
+        self.requests = asyncio.Semaphore(self.connection.concurrency)
+
+    @cached_property
+    def earlier_texts(self) -> Dump:
+        return open_run(*(file.path for file in list_files(self.job.folder, self.run_id)))
 
     async def ask_in_turn(self, numbers: Iterator[int]) -> None:
-        """Ask one question after the other, until the budget of tokens is used up."""
+        """Ask one question after the other, until there is a reason to stop."""
         for number in numbers:
-            if self.totals.is_over(self.job.options.max_tokens_total):
+            if self.refusal or self.totals.is_over(self.job.options.limits.max_tokens_total):
                 return
             await self.ask_question(number)
 
     async def ask_question(self, number: int) -> None:
-        """Ask a question as often as the job wants, and record its group unless nothing was answered.
+        """Send the requests that a question lacks, and record its group if any was answered.
 
         Raises:
             EndpointError: too many groups in succession had no answer.
         """
-        config, totals = self.job.config, self.totals
-        question = await asyncio.to_thread(self.job.questions.make, number)
+        question, earlier = await asyncio.to_thread(self.prepare, number)
+        known = {record.repetition for record in earlier}
+        lacking = [repetition for repetition in range(self.job.samples) if repetition not in known]
         async with asyncio.TaskGroup() as tasks:
-            requests = [tasks.create_task(self.make_rollout(question, k)) for k in range(self.job.samples)]
+            requests = [tasks.create_task(self.make_rollout(question, repetition)) for repetition in lacking]
         rollouts = [request.result() for request in requests]
-        responded = [rollout for rollout in rollouts if rollout.responded]
-        totals.groups += 1
-        totals.answered += len(responded)
-        totals.solved += sum(rollout.verdict.scored.score >= config.solved_at for rollout in responded)
-        if responded:
-            self.unanswered_in_succession = 0
-            set_rewards(
-                rollouts,
-                config,
-                max_length=self.job.options.sampling.max_tokens,
-                penalize=self.phase is Phase.TRAIN,
-                custom=await self.reward.rate_async(rollouts, config) if self.reward else None,
-            )
-            origin = Origin(self.run_id, self.attempt, self.phase, None, number)
-            record = group_record(origin, question.item, question.item.id, rollouts, config.solved_at)
-            await self.writer.write([record])
-            if self.log:
-                self.log.log_groups([record])
-        else:
-            totals.unanswered += 1
-            self.unanswered_in_succession += 1
-        self.report(totals)
+        self.count(rollouts)
+        # Without a new response the earlier line of the group stays as it is.
+        if any(rollout.responded for rollout in rollouts):
+            for record in earlier:
+                rollouts.append(await self.restore_rollout(question, record))
+            rollouts.sort(key=lambda rollout: rollout.repetition)
+            await self.record(question, number, rollouts, self.answers.partial[number] if earlier else None)
+        if self.refusal:
+            return
+        self.report(self.totals)
         if self.unanswered_in_succession >= _GIVE_UP:
             raise EndpointError(
-                f"{self.endpoint.url} answered no request of the last {_GIVE_UP} groups ({totals.last_failure}); "
-                "they are not recorded: continue with --resume"
+                f"{self.connection.endpoint.url} answered no request of the last {_GIVE_UP} groups "
+                f"({self.totals.last_failure}); they are not recorded: continue with --resume"
             )
 
+    def prepare(self, number: int) -> tuple[Question, list[RolloutRecord]]:
+        """A question, and the responses that it got in earlier attempts, unless their texts are gone."""
+        question = self.job.questions.make(number)
+        group = self.answers.partial.get(number)
+        record = self.earlier_texts.text(self.run_id, group.group_id) if group else None
+        return question, answered(record.rollouts) if record else []
+
     async def make_rollout(self, question: Question, repetition: int) -> Rollout:
-        """Ask once, and score the response."""
-        config, item = self.job.config, question.item
+        """Send a request, and score the response."""
         async with self.requests:
             watch = Stopwatch()
-            reply = await self.endpoint.respond(question.messages)
+            reply = await self.send(question)
         watch.end_generation()
-        self.totals.add(reply)
+        text = reply.text
+        if reply.think_opened and not self.job.config.prefilled_think:
+            text = f"<think>{text}"
         if reply.failure is None:
-            text = f"<think>{reply.text}" if reply.think_opened and not config.prefilled_think else reply.text
-            verdict = await shared_scorer(config.scorer).score_response_async(
-                item.entry, text, item.config, config.prefilled_think, config.format
-            )
+            verdict = await self.score(question, text)
             watch.end_scoring()
         else:
-            text, verdict = "", Verdict.no_response(reply.failure)
+            verdict = Verdict.no_response(reply.failure)
         conversation = [*question.messages, {"role": "assistant", "content": text}]
         tokens, stop_reason = reply.completion_tokens, reply.stop_reason
-        return Rollout(verdict, tokens, stop_reason, conversation, repetition, watch, item, text)
+        return Rollout(verdict, tokens, stop_reason, conversation, repetition, watch, question.item, text)
+
+    async def send(self, question: Question) -> Reply:
+        """The reply to one request. What would fail every further request fails this one, and is kept as `refusal`."""
+        if self.refusal:
+            return Reply(failure=one_line(self.refusal))
+        try:
+            reply = await self.connection.endpoint.respond(question.messages)
+        except EndpointError as refusal:
+            self.refusal = refusal
+            reply = Reply(failure=one_line(refusal))
+        self.totals.add(reply)
+        return reply
+
+    async def restore_rollout(self, question: Question, record: RolloutRecord) -> Rollout:
+        """A rollout of an earlier attempt. It is scored again, because the rules of its group need whole verdicts."""
+        text, tokens = record.response, record.response_tokens
+        verdict = await self.score(question, text)
+        stop_reason = record.stop_reason or None
+        return Rollout(verdict, tokens, stop_reason, record.conversation, record.repetition, None, question.item, text)
+
+    async def score(self, question: Question, text: str) -> Verdict:
+        config, item = self.job.config, question.item
+        scorer = shared_scorer(config.scorer)
+        return await scorer.score_response_async(item.entry, text, item.config, config.prefilled_think, config.format)
+
+    def count(self, rollouts: Sequence[Rollout]) -> None:
+        """Add the new rollouts of a group to the totals."""
+        responded = [rollout for rollout in rollouts if rollout.responded]
+        solved_at = self.job.config.solved_at
+        self.totals.groups += 1
+        self.totals.answered += len(responded)
+        self.totals.solved += sum(rollout.verdict.scored.score >= solved_at for rollout in responded)
+        self.unanswered_in_succession = 0 if responded else self.unanswered_in_succession + 1
+
+    async def record(
+        self, question: Question, number: int, rollouts: Sequence[Rollout], earlier: LedgerRecord | None
+    ) -> None:
+        """Apply the rules of the group and write its record; `earlier` is the line that it replaces."""
+        config = self.job.config
+        set_rewards(
+            rollouts,
+            config,
+            max_length=self.job.options.sampling.max_tokens,
+            penalize=self.phase is Phase.TRAIN,
+            custom=await self.reward.rate_async(rollouts, config) if self.reward else None,
+        )
+        origin = Origin(self.run_id, self.attempt, self.phase, None, number)
+        record = group_record(origin, question.item, question.item.id, rollouts, config.solved_at)
+        if earlier:
+            record = _with_earlier_times(record, earlier)
+        await self.writer.write([record])
+        if self.log:
+            self.log.log_groups([record])
+
+
+def _with_earlier_times(record: GroupRecord, earlier: LedgerRecord) -> GroupRecord:
+    """The record with the times of the rollouts that are taken over, which are known of the whole group only."""
+    return replace(
+        record,
+        started_at=earlier.started_at,
+        generation_seconds=(earlier.generation_seconds or 0.0) + (record.generation_seconds or 0.0),
+        scoring_seconds=(earlier.scoring_seconds or 0.0) + (record.scoring_seconds or 0.0),
+    )
 
 
 # ------------------------------------------------------------------------------------------- the terminal and signals

@@ -29,6 +29,7 @@ from typing import Any
 
 import psutil
 
+from rg_env.dump.manifest import RUN_FILE
 from rg_env.errors import ConfigError, RGEnvError, need, one_line, refuse
 from rg_env.output import print_error
 from rg_env.processes import die_with_parent, usable_cores
@@ -86,12 +87,36 @@ def find_models(model: str) -> list[Model]:
         return [Model(model, model)]
     steps = {int(match[1]): child for child in path.iterdir() if (match := _STEP.fullmatch(child.name))}
     if steps and not (path / "config.json").is_file():
-        return [_model(steps[step], f"step {step}") for step in sorted(steps)]
-    matches = [match for folder in (path, path.parent) if (match := _STEP.fullmatch(folder.resolve().name))]
-    return [_model(path, f"step {matches[0][1]}" if matches else str(path.resolve()))]
+        return [_model(steps[step]) for step in sorted(steps)]
+    return [_model(path)]
 
 
-def _model(path: Path, name: str) -> Model:
+def run_of(model: str | Path) -> Path | None:
+    """The folder of the training run that has exported a model, which is two above its global_step_N; None without."""
+    step = _step_folder(Path(model))
+    if step is None:
+        return None
+    run = step.parent.parent
+    return run if any(run.glob(f"*/{RUN_FILE}")) else None
+
+
+def _step_folder(path: Path) -> Path | None:
+    """The folder global_step_N that a model is in: itself, or the one around its `policy`."""
+    path = path.resolve()
+    return next((folder for folder in (path, path.parent) if _STEP.fullmatch(folder.name)), None)
+
+
+def _name(path: Path) -> str:
+    """What a result calls a model: the run and the step, as far as they are known, or its folder."""
+    step = _step_folder(path)
+    if step is None:
+        return str(path.resolve())
+    run = run_of(step)
+    number = step.name.removeprefix("global_step_")
+    return f"step {number}" if run is None else f"{run.name} step {number}"
+
+
+def _model(path: Path) -> Model:
     folder = path.resolve()
     folder = folder / "policy" if (folder / "policy").is_dir() else folder
     if (folder / "adapter_config.json").is_file():  # SkyRL writes config.json beside it
@@ -99,7 +124,7 @@ def _model(path: Path, name: str) -> Model:
     if not (folder / "config.json").is_file():
         has_shards = (folder / "huggingface").is_dir() or any(folder.glob("*_rank_*.pt"))
         refuse("--model", str(path), _SHARDS.format(path.resolve()) if has_shards else "it has no config.json")
-    return Model(str(folder), name)
+    return Model(str(folder), _name(path))
 
 
 # --------------------------------------------------------------------------------------------- what serves a model

@@ -1,19 +1,21 @@
 """Settings of a command that only sends requests: ours, and those of SkyRL that say how a run was evaluated.
 
-Invariant: needs neither SkyRL nor OmegaConf. A training configuration is taken as it is, because training has checked
-it: its tasks, seeds, prompt, format, scores and sampling hold, and what only a trainer needs is ignored. A setting that
-is typed is honored or refused.
+Invariant: needs neither SkyRL nor OmegaConf. Of a training configuration, tasks, seeds, prompt, format, scores and
+sampling hold, and what only a trainer needs is ignored, though its name must be one that a trainer knows. A setting
+that is typed is honored or refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.errors import ConfigError, did_you_mean, need, refuse
+from rg_env.errors import ConfigError, need, refuse
+from rg_env.setting_names import find_setting, is_group
 from rg_env.settings import fields_of, read_file, read_value, set_value
 from rg_env.user_code import import_modules
 
@@ -21,7 +23,6 @@ _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_generate_lengt
 """Sampling parameters of SkyRL, by the name that a request has for them."""
 _NEUTRAL = {"min_p": 0.0, "top_k": -1, "repetition_penalty": 1.0, "stop": None}
 """Sampling parameters that a request does not have, with the values that change nothing."""
-_SKYRL = ("trainer.", "generator.", "data.")
 _TEMPLATE = "generator.chat_template_kwargs"
 _ELSEWHERE = {
     "generator.chat_template.name_or_path": "the server has one; name another after `--`, and set null here",
@@ -85,14 +86,14 @@ class Settings:
         if not (own or of_training or self.has_file):
             return {}
         for name, value in own.items():
-            need(
-                name in (*_SAMPLING, "additional_kwargs", "logprobs") or (name in _NEUTRAL and value == _NEUTRAL[name]),
-                f"{group}{name}",
-                value,
-                "requests have temperature, top_p, max_generate_length and additional_kwargs only; leave it out",
-            )
+            is_sent = name in (*_SAMPLING, "additional_kwargs", "logprobs")
+            changes_nothing = name in _NEUTRAL and value == _NEUTRAL[name]
+            if not (is_sent or changes_nothing):
+                known = "temperature, top_p, max_generate_length and additional_kwargs"
+                refuse(f"{group}{name}", value, f"requests have {known} only; leave it out")
         values = {"temperature": 1.0, "top_p": 1.0, "max_generate_length": 1024} | own
-        if command == "eval" and not own:  # as SkyRL
+        if command == "eval" and not own:
+            # SkyRL evaluates greedily then, with responses as long as in training.
             values |= {"temperature": 0.0, "max_generate_length": of_training.get("max_generate_length", 1024)}
         return {argument: values[name] for name, argument in _SAMPLING.items()}
 
@@ -126,12 +127,12 @@ def read_settings(args: Iterable[str], command: str, suite: str = "fixed", **our
         ConfigError: naming the setting and what would be right.
     """
     config = RGDumpConfig()
-    known = {f"{PREFIX}.{name}" for name, _ in fields_of(config)}
     files: dict[str, Any] = {}
     typed: dict[str, Any] = {}
     for arg in args:
         if arg.endswith((".yaml", ".yml")) and "=" not in arg:
-            files |= read_file(Path(arg), lambda name: name in known or name.endswith("_kwargs"))
+            for name, value in read_file(Path(arg), lambda name: not is_group(name)).items():
+                files[_whole_name(name, in_file=True)] = value
         else:
             name, value = _read_override(arg)
             _refuse_unused(name, value, command, suite)
@@ -139,15 +140,15 @@ def read_settings(args: Iterable[str], command: str, suite: str = "fixed", **our
     if command == "collect":
         config.length_penalty.kind = "none"
     for name, value in files.items():
-        if name.startswith(f"{PREFIX}."):
+        if _is_ours(name):
             _set(config, name, value)
     config.experiment_class = None  # no trainer is started
     for name, value in {"dump_eval_rollouts": True, "dump_other_rollouts": True, **ours}.items():
         setattr(config, name, value)
     for name, value in typed.items():
-        if not name.startswith(_SKYRL):
+        if _is_ours(name):
             _set(config, name, value)
-    skyrl = {name: value for name, value in (files | typed).items() if name.startswith(_SKYRL)}
+    skyrl = {name: value for name, value in (files | typed).items() if not _is_ours(name)}
     for name, why in _ELSEWHERE.items():
         need(not skyrl.get(name), name, skyrl.get(name), why)
     config.validate()
@@ -157,10 +158,14 @@ def read_settings(args: Iterable[str], command: str, suite: str = "fixed", **our
 
 def _refuse_unused(name: str, value: Any, command: str, suite: str) -> None:
     """Refuse a setting that is typed and would change nothing."""
-    field = name.removeprefix(f"{PREFIX}.").partition(".")[0]
-    if suite != "fixed" and field in _OF_A_SUITE:
-        refuse(name, value, f"the suite {suite} has its own; leave it out (--items takes a part of the questions)")
-    if field in _UNUSED[command] or (name.startswith(_SKYRL) and not name.startswith(_HONORED[command])):
+    if _is_ours(name):
+        field = name.removeprefix(f"{PREFIX}.").partition(".")[0]
+        is_unused = field in _UNUSED[command]
+        if suite != "fixed" and field in _OF_A_SUITE:
+            refuse(name, value, f"the suite {suite} has its own; leave it out (--items takes a part of the questions)")
+    else:
+        is_unused = not name.startswith(_HONORED[command])
+    if is_unused:
         refuse(name, value, f"{command} only sends requests and would not use it; leave it out")
 
 
@@ -179,7 +184,32 @@ def _read_override(text: str) -> tuple[str, Any]:
     name, sign, value = text.partition("=")
     if not sign or text.startswith("-"):
         raise ConfigError(f"{text!r}: expected key=value, such as scorer.timeout=10")
-    return name, read_value(name, value)
+    return _whole_name(name), read_value(name, value)
+
+
+def _whole_name(key: str, *, in_file: bool = False) -> str:
+    """The whole name of a setting. On the command line it may be short, and is first looked for among ours.
+
+    Raises:
+        ConfigError: there is no such setting, or several.
+    """
+    ours = [name for name, _ in fields_of(RGDumpConfig())]
+    short = key.removeprefix(f"{PREFIX}.")
+    if short in ours and not (in_file and short == key):
+        return f"{PREFIX}.{short}"
+    try:
+        return "".join(find_setting(key, whole=in_file))
+    except ConfigError:
+        near = get_close_matches(short, ours, cutoff=0.75)
+        if not near:
+            raise
+        before = f"{PREFIX}." if in_file else ""  # a file has whole names
+        shown = " or ".join(f"{before}{name}" for name in near)
+        raise ConfigError(f"unknown setting {key!r}; did you mean {shown}?") from None
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(f"{PREFIX}.")
 
 
 def generator_settings(
@@ -196,7 +226,7 @@ def generator_settings(
 
 
 def _set(config: RGDumpConfig, name: str, value: Any) -> None:
-    key, known = name.removeprefix(f"{PREFIX}."), dict(fields_of(config))
-    if key not in known:
-        raise ConfigError(f"unknown setting {key!r}{did_you_mean(key, known, 'docs/settings.md lists them')}")
+    key = name.removeprefix(f"{PREFIX}.")
+    if key not in dict(fields_of(config)):
+        raise ConfigError(f"unknown setting {key!r}; docs/settings.md lists them, and a mapping is given as a whole")
     set_value(config, key, value)

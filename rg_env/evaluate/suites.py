@@ -25,13 +25,14 @@ from rg_env.dataset import EvalSet, ReasoningGymDataset
 from rg_env.errors import ConfigError, describe, did_you_mean, need, need_number, one_line
 from rg_env.prompts import Message, Prompts, resolve_system_prompt
 from rg_env.tasks import Item, encode_entry, hash64
-from rg_env.tasks.registry import check_name, check_options
-from rg_env.tasks.upstream.dataset import COMPUTED_AT_CREATION, CPU_SECONDS, reasoning_gym
-from rg_env.tasks.upstream.deadline import make_in_time
+from rg_env.tasks.registry import check_name, check_options, task_categories
+from rg_env.tasks.upstream.dataset import COMPUTED_AT_CREATION, reasoning_gym
 from rg_env.tasks.upstream.generators import FIXES
+from rg_env.tasks.upstream.slow_draws import watched
 
 FIXED = "fixed"
 BUILT_IN = ("rg_easy", "rg_hard")
+_NOTE_SECONDS = 0.5
 _KEYS = {"tasks", "size", "seed", "system_prompt", "format"}
 
 
@@ -75,27 +76,48 @@ def train_questions(config: RGDumpConfig, groups: int) -> Questions:
     return Questions({"split": "train", "seed": config.seed, "tasks": config.tasks}, len(dataset), make)
 
 
-def suite_questions(name: str, config: RGDumpConfig, count: int | None = None, **limits: Any) -> Questions:
+def suite_questions(
+    name: str,
+    config: RGDumpConfig,
+    count: int | None = None,
+    *,
+    note: Callable[[str], None] = lambda progress: None,
+    **limits: Any,
+) -> Questions:
     """The questions of a suite; sets the settings that the suite determines: format, system prompt and examples.
 
     Args:
         name: `fixed`, or as of `load_suite`.
-        count: take only so many of its questions, evenly over its tasks; None: all.
+        count: take only so many of its questions, evenly over tasks and categories; None: all.
+        note: called every now and then with how far making them is, for people.
         limits: of the prompts of `fixed`, as in `rg_env.dataset.prompt_options`.
 
     Raises:
         ConfigError: there is no such suite, or it cannot be made.
     """
-    advice = ""
     if name == FIXED:
+        fixed = _fixed_items(config, note, **limits)
+        items, size = iter(fixed), len(fixed)
         advice = f"; num_eval_samples_per_task={config.num_eval_samples_per_task} says how many of each task"
-        items = list(EvalSet.of(config, **limits).items)
+        of_task: dict[str, list[Item]] = {}
+        for item in fixed:
+            of_task.setdefault(item.task, []).append(item)
+        by_task = {task: iter(part) for task, part in of_task.items()}
     else:
         suite = load_suite(name)
-        name, items = suite.name, list(suite.items())
+        name, size, advice, items = suite.name, suite.size, "", suite.items()
+        by_task = {task.name: task.items() for task in suite.tasks}
         config.format, config.system_prompt, config.worked_examples = suite.format.value, suite.system_prompt, []
-    asked = items if count is None else _evenly(items, count, advice)
-    label = name if len(asked) == len(items) else f"{name}, {len(asked):,} of {len(items):,} questions"
+    label = name
+    if count is not None:
+        need(count <= size, "--items", count, f"the suite has {size} questions{advice}")
+        items = _evenly(by_task, count)
+        label = name if count == size else f"{name}, {count:,} of {size:,} questions"
+    asked: list[Item] = []
+    for item in items:
+        asked.append(item)
+        note(f"{len(asked):,} of {count or size:,} questions")
+    need(count is None or len(asked) == count, "--items", count, f"only {len(asked)} questions can be made")
     prompts = Prompts(config.system_prompt, config.worked_examples, config.format)
 
     def make(index: int) -> Question:
@@ -106,19 +128,44 @@ def suite_questions(name: str, config: RGDumpConfig, count: int | None = None, *
     return Questions({"suite": facts}, len(asked), make)
 
 
-def _evenly(items: Sequence[Item], count: int, advice: str) -> list[Item]:
-    """The first items of each task, as many of each as there are, up to `count`.
+def _fixed_items(config: RGDumpConfig, note: Callable[[str], None], **limits: Any) -> Sequence[Item]:
+    """The fixed evaluation set, which is made in a thread."""
+    fixed = EvalSet.of(config, **limits)
+    while not fixed.is_made(_NOTE_SECONDS):
+        note(fixed.progress)
+    return fixed.items
 
-    Raises:
-        ConfigError: there are fewer.
+
+def _evenly(by_task: Mapping[str, Iterator[Item]], count: int) -> Iterator[Item]:
+    """The first items of each task, one of each in turn, up to `count`."""
+    left = [by_task[task] for task in _spread(list(by_task))]
+    while left:
+        for items in list(left):
+            if count == 0:
+                return
+            item = next(items, None)
+            if item is None:
+                left.remove(items)
+            else:
+                count -= 1
+                yield item
+
+
+def _spread(tasks: Sequence[str]) -> list[str]:
+    """The tasks in an order of which every beginning has each category in proportion to its number of tasks.
+
+    >>> _spread(["complex_arithmetic", "polynomial_equations", "gcd", "lcm", "chain_sum", "fraction_simplification"])
+    ['complex_arithmetic', 'gcd', 'lcm', 'polynomial_equations', 'chain_sum', 'fraction_simplification']
     """
-    need(count <= len(items), "--items", count, f"the suite has {len(items)} questions{advice}")
-    places: Counter[str] = Counter()
-    turns = []  # of which turn over all tasks an item is
-    for index, item in enumerate(items):
-        turns.append((places[item.task], index))
-        places[item.task] += 1
-    return [items[index] for index in sorted(index for _, index in sorted(turns)[:count])]
+    categories = task_categories()
+    sizes = Counter(categories[task] for task in tasks)
+    seen: Counter[str] = Counter()
+    places: dict[str, float] = {}
+    for task in tasks:
+        category = categories[task]
+        places[task] = seen[category] / sizes[category]
+        seen[category] += 1
+    return sorted(tasks, key=lambda task: places[task])
 
 
 def suite_facts(name: str, questions: Iterable[tuple[str, str]]) -> dict[str, Any]:
@@ -147,25 +194,15 @@ class Suite:
     format: ResponseFormat
     tasks: tuple[SuiteTask, ...]
 
-    def items(self) -> Iterator[Item]:
-        """The items, made one by one. Those that Reasoning Gym cannot make are left out with a warning.
+    @property
+    def size(self) -> int:
+        """The number of its items, with those that Reasoning Gym cannot make."""
+        return sum(task.size for task in self.tasks)
 
-        Raises:
-            ConfigError: Reasoning Gym cannot make any item of a task.
-        """
+    def items(self) -> Iterator[Item]:
+        """The items, made one by one. Raises as `SuiteTask.items`."""
         for task in self.tasks:
-            failures = []
-            for index in range(task.size):
-                try:
-                    yield task.item(index)
-                except ConfigError as error:
-                    failures.append(error)
-            if len(failures) == task.size:
-                raise failures[0]
-            if failures:
-                logger.warning(
-                    "{} of {} items of {} are left out: {}", len(failures), task.size, task.name, failures[0]
-                )
+            yield from task.items()
 
 
 def load_suite(name_or_path: str | Path) -> Suite:
@@ -248,6 +285,25 @@ class SuiteTask:
         self._dataset: Any = None
         self._lock = threading.Lock()
 
+    def items(self) -> Iterator[Item]:
+        """The items, made one by one. Those that Reasoning Gym cannot make are left out with a warning.
+
+        Raises:
+            ConfigError: Reasoning Gym cannot make any.
+        """
+        failures = []
+        for index in range(self.size):
+            try:
+                item = self.item(index)
+            except ConfigError as error:
+                failures.append(error)
+            else:
+                yield item
+        if len(failures) == self.size:
+            raise failures[0]
+        if failures:
+            logger.warning("{} of {} items of {} are left out: {}", len(failures), self.size, self.name, failures[0])
+
     def item(self, index: int) -> Item:
         """An item.
 
@@ -258,9 +314,9 @@ class SuiteTask:
             ConfigError: upstream cannot make it.
         """
         # A fresh context: decimal_arithmetic changes the precision of the current one.
-        with self._lock, decimal.localcontext(decimal.Context()):
+        with self._lock, watched(self.name, f"{self._id}-{index}"), decimal.localcontext(decimal.Context()):
             try:
-                entry = dict(make_in_time(lambda: self._create()[index], CPU_SECONDS))
+                entry = dict(self._create()[index])
                 entry["metadata"] = {"source_dataset": self.name, **entry["metadata"]}
                 entry_json = encode_entry(entry)
             except Exception as error:

@@ -15,7 +15,7 @@ from typing import Any
 import jsonlines
 import msgspec
 
-from rg_env.atomic import replacing
+from rg_env.atomic import check_output, new_file
 from rg_env.dump import Dump, GroupRecord, NewerSchemaError, RolloutRecord, from_line
 from rg_env.dump.schema import answered
 from rg_env.errors import DumpError
@@ -76,12 +76,13 @@ def export_records(
         force: replace a file of this name.
 
     Raises:
-        DumpError: `out` exists or cannot be written.
+        ConfigError: `out` cannot be written, or is a file that exists. DumpError: it is a folder that exists.
     """
     as_lines = out.suffix == ".jsonl"
-    if out.is_dir() or (out.exists() and not (as_lines and force)):
-        replace = as_lines and not out.is_dir()
-        raise DumpError(f"{out} exists; {'replace it with --force' if replace else 'choose another --out'}")
+    if as_lines:
+        out = check_output(out, ".jsonl", force=force)
+    elif out.exists():
+        raise DumpError(f"{out} exists; choose another --out")
     models = {run.run_id: run.model for run in dump.runs}
     result = ExportedDocuments()
 
@@ -95,16 +96,12 @@ def export_records(
     result.without_text = sum(not record.text for record in dump.ledger())
     if next(dump.groups(), None) is None:
         return result
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(out) as draft:
-            if as_lines:
-                with draft.open("wb") as file:
-                    jsonlines.Writer(file, dumps=_encode).write_all(documents())
-            else:
-                draft.mkdir()
-                for number, values in enumerate(documents()):
-                    (draft / f"{number:06d}.json").write_bytes(_encode(values))
-    except OSError as error:
-        raise DumpError(f"{out} cannot be written ({error.strerror}): choose another --out") from None
+    with new_file(out) as draft:
+        if as_lines:
+            with draft.open("wb") as file:
+                jsonlines.Writer(file, dumps=_encode).write_all(documents())
+        else:
+            draft.mkdir()
+            for number, values in enumerate(documents()):
+                (draft / f"{number:06d}.json").write_bytes(_encode(values))
     return result

@@ -1,9 +1,9 @@
-"""Makes a dump of the records of another program, in two passes: the first finds the groups, the second writes them.
+"""Makes a dump of the records of another program: reads all of them, groups them, and writes the groups.
 
 What a source lacks stays null, empty or `unscored`, and is said; a reward is never guessed. A record that does not fit
 is left out and named, and affects no other; a source without any that fits is refused before anything is written.
-Nothing in a source is executed, and it is never changed. Memory holds one group: where each rollout is, is in a
-temporary file. Not covered: a compressed file with scattered groups, which is read from its beginning for each of them.
+Nothing in a source is executed, and it is never changed. Not covered: a source that is larger than memory, which holds
+every rollout, because those of a group may lie anywhere.
 """
 
 from __future__ import annotations
@@ -11,13 +11,10 @@ from __future__ import annotations
 import io
 import json
 import re
-import sqlite3
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +49,8 @@ _LACKS = {
     "response_tokens": "length in tokens",
 }
 _SAME_IN_A_GROUP = ("run_id", "attempt", "phase", "call", "step", "task", "item", "uid", "group_id")
-_BY_GROUP = """
-    SELECT run, min(rowid) OVER (PARTITION BY same) AS first, file, place, number FROM rollouts
-    ORDER BY run, first, rowid
-"""
+Runs = dict[str, dict[bytes, list[GroupRecord]]]
+"""By run id, and by what the rollouts of a group have in common: records of one rollout each, in the source's order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,33 +115,24 @@ def import_records(name: str, form: Format, source: str | Path, out: str | Path)
     source, out, result = Path(source), Path(out), Imported()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DumpError(f"{out} is not empty: choose another folder for --out")
-    reader = _Reader(source, form)
-    try:
-        with closing(sqlite3.connect("")) as places:  # SQLite's own temporary file
-            places.execute("CREATE TABLE rollouts (run, same, file, place, number)")
-            places.executemany("INSERT INTO rollouts VALUES (?, ?, ?, ?, ?)", reader.find_rollouts(result))
-            if not result.rollouts:
-                why = f" ({result.left_out[0].removesuffix('; left out')})" if result.left_out else ""
-                raise DumpError(f"{source} has no rollout of {form.program}{why}")
-            imported = {"from": name, "source": source.name, "lacks": list(result.lacks.values())}
-            _write_runs(reader, places.execute(_BY_GROUP), out, imported, result)
-    except sqlite3.Error as error:
-        raise DumpError(f"a temporary file cannot be written ({error}): set SQLITE_TMPDIR to another folder") from None
+    runs = _Reader(source, form).read(result)
+    if not result.rollouts:
+        why = f" ({result.left_out[0].removesuffix('; left out')})" if result.left_out else ""
+        raise DumpError(f"{source} has no rollout of {form.program}{why}")
+    imported = {"from": name, "source": source.name, "lacks": list(result.lacks.values())}
+    _write_runs(runs, out, imported, result)
     return result
 
 
-def _write_runs(
-    reader: _Reader, places: Iterable[tuple[Any, ...]], out: Path, imported: dict[str, Any], result: Imported
-) -> None:
+def _write_runs(runs: Runs, out: Path, imported: dict[str, Any], result: Imported) -> None:
     """Write the groups and a manifest of each run, or nothing."""
     check_folder(out)
     logger.disable("rg_env.dump.writer")  # which file has how many groups is no news here
     try:
-        for run_id, of_run in groupby(places, itemgetter(0)):
-            write_manifest(out, run_id, {"attempt": 1, "imported": imported})
+        for run_id, of_run in sorted(runs.items()):
+            write_manifest(out, run_id, {"attempt": 1, "kind": "import", "imported": imported})
             with DumpWriter(out, run_id, 1) as writer:
-                for call, (_, of_group) in enumerate(groupby(of_run, itemgetter(1))):
-                    rows = [reader.read(*place) for _, _, *place in of_group]
+                for call, rows in enumerate(of_run.values()):
                     if not writer.submit([_joined(rows, run_id, call, result)]).result():
                         raise DumpError(f"{out} cannot be written: is the disk full?")
     except BaseException:
@@ -182,7 +168,7 @@ def _joined(rows: Sequence[GroupRecord], run_id: str, call: int, result: Importe
 
 
 class _Reader:
-    """Reads rollouts in any order. One file is open at a time, and the rollouts of one record are kept."""
+    """Reads the rollouts of a source."""
 
     def __init__(self, source: Path, form: Format) -> None:
         self._form, self._source, self._paths = form, source, [source]
@@ -191,27 +177,22 @@ class _Reader:
             self._paths = sorted({path for pattern in form.files for path in source.rglob(pattern)})
         if not self._paths:
             raise DumpError(f"{source} has no file of {form.program} ({', '.join(form.files)})")
-        self._file = -1
-        self._opened: io.BufferedIOBase = io.BytesIO()
-        self._last: tuple[int, int, list[GroupRecord]] = (-1, -1, [])
 
-    def find_rollouts(self, result: Imported) -> Iterator[tuple[str, bytes, int, int, int]]:
-        """The run of each rollout, what it has in common with its group, and where it is: its file, the place there
-        and the number within the record. Records that do not fit are noted.
-        """
-        for file, path in enumerate(self._paths):
-            number, place = 0, 0
-            while content := self._content(file, place):
-                number += 1
+    def read(self, result: Imported) -> Runs:
+        """The rollouts of all files. Records that do not fit are noted."""
+        runs: Runs = defaultdict(lambda: defaultdict(list))
+        for path in self._paths:
+            place = 0
+            for number, content in enumerate(_contents(path), 1):
                 try:
-                    rows = [] if content.isspace() else self._rows(file, place, content)
+                    rows = [] if content.isspace() else self._rows(path, place, content)
                 except ValueError as error:
                     rows = []
                     result.records_left_out += 1
                     if len(result.left_out) < KEPT:
                         name = path.name if path == self._source else path.relative_to(self._source)
                         result.left_out.append(f"{name}, line {number}: {error}; left out")
-                for k, row in enumerate(rows):
+                for row in rows:
                     (rollout,) = row.rollouts
                     result.rollouts += 1
                     result.unscored += rollout.status is Status.UNSCORED
@@ -221,40 +202,31 @@ class _Reader:
                     same = [getattr(row, key) for key in _SAME_IN_A_GROUP]
                     same += [] if row.uid or row.group_id else [rollout.prompt]
                     digest = blake2b(msgspec.json.encode(same), digest_size=16).digest()
-                    yield row.run_id or self._run_id, digest, file, place, k
+                    runs[row.run_id or self._run_id][digest].append(row)
                 place += len(content)
+        return runs
 
-    def read(self, file: int, place: int, number: int) -> GroupRecord:
-        """A rollout that `find_rollouts` has found."""
-        try:
-            if self._last[:2] != (file, place):
-                self._last = (file, place, self._rows(file, place, self._content(file, place)))
-            return self._last[2][number]
-        except (ValueError, IndexError):
-            raise DumpError(f"{self._paths[file]} changed while it was read: import it again") from None
-
-    def _rows(self, file: int, place: int, content: bytes) -> list[GroupRecord]:
+    def _rows(self, path: Path, place: int, content: bytes) -> list[GroupRecord]:
         try:
             record = jsonlines.Reader([content], loads=_loads).read(allow_none=True)
             if not isinstance(record, dict):
                 raise ValueError("not an object")
-            return list(self._form.rows(record, self._paths[file], place))
+            return list(self._form.rows(record, path, place))
         except KeyError as error:
             raise ValueError(f"has no `{error.args[0]}`") from None
         except (jsonlines.Error, RecursionError) as error:
             raise ValueError(f"not JSON ({error.__cause__ or error})") from None
 
-    def _content(self, file: int, place: int) -> bytes:
-        """The line at an offset, of a `.json` file the rest of it."""
-        path = self._paths[file]
-        try:
-            if self._file != file:
-                self._file, self._opened = file, _table(path) if path.suffix == ".parquet" else open_lines(path)
-            if self._opened.tell() != place:
-                self._opened.seek(place)
-            return self._opened.read(MAX_LINE) if path.suffix == ".json" else self._opened.readline(MAX_LINE)
-        except READ_ERRORS as error:
-            raise DumpError(f"{path} cannot be read ({why_unreadable(error)})") from None
+
+def _contents(path: Path) -> Iterator[bytes]:
+    """The lines of a file, of a `.json` file all of it."""
+    try:
+        with _table(path) if path.suffix == ".parquet" else open_lines(path) as file:
+            read = file.read if path.suffix == ".json" else file.readline
+            while content := read(MAX_LINE):
+                yield content
+    except READ_ERRORS as error:
+        raise DumpError(f"{path} cannot be read ({why_unreadable(error)})") from None
 
 
 def _table(path: Path) -> io.BytesIO:

@@ -13,7 +13,7 @@ from typing import Any
 
 from rg_env.config import RGDumpConfig
 from rg_env.evaluate.endpoint import with_reasoning
-from rg_env.rewards import Stopwatch
+from rg_env.rollout import Stopwatch
 from rg_env.scoring import Verdict, shared_scorer
 from rg_env.tasks import Item
 

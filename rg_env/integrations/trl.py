@@ -24,8 +24,10 @@ from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, write_manife
 from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.evaluate.settings import generator_settings
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, judge_all, text_of
-from rg_env.rewards import Origin, Rollout, group_record, load_reward, set_rewards
+from rg_env.rewards import load_reward, set_rewards
+from rg_env.rollout import Origin, Rollout, group_record
 from rg_env.tasks import Item
+from rg_env.tasks.questions import hashes_of
 
 if TYPE_CHECKING:
     import datasets
@@ -222,7 +224,15 @@ class GRPOReward:
             temperature=args.temperature,
             top_p=args.top_p,
         )
-        content = {"attempt": 1, "model": model, "trainer": "trl", "settings": settings, "task_mix": config.tasks}
+        content = {
+            "attempt": 1,
+            "kind": "train",
+            "model": model,
+            "trainer": "trl",
+            "settings": settings,
+            "task_mix": config.tasks,
+            "question_files": hashes_of(config.tasks),
+        }
         write_manifest(config.dump_dir, run_id, content)
         return writer
 

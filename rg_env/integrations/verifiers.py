@@ -24,7 +24,8 @@ from rg_env.dataset import ReasoningGymDataset, prompt_options
 from rg_env.errors import RGEnvError
 from rg_env.evaluate.settings import apply_overrides
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
-from rg_env.rewards import RewardFunction, Rollout, load_reward, set_rewards
+from rg_env.rewards import RewardFunction, load_reward, set_rewards
+from rg_env.rollout import Rollout
 from rg_env.scoring import Verdict, shared_scorer
 from rg_env.scoring.length import LengthPenaltyConfig
 

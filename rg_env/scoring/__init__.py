@@ -13,8 +13,8 @@ from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, Violation
 
 if TYPE_CHECKING:
-    from rg_env.scoring.functions import Guarded, GuardedScore, guarded
-    from rg_env.scoring.sandbox import sandbox_report
+    from rg_env.runner.caller_guarded import Guarded, GuardedScore, guarded
+    from rg_env.runner.child_sandbox import sandbox_report
     from rg_env.scoring.scorer import Scorer, shared_scorer
 
 __all__ = [
@@ -37,11 +37,11 @@ __all__ = [
 
 # Reading dumps needs no scorers.
 _MODULES = {
-    "Guarded": "rg_env.scoring.functions",
-    "GuardedScore": "rg_env.scoring.functions",
-    "guarded": "rg_env.scoring.functions",
+    "Guarded": "rg_env.runner.caller_guarded",
+    "GuardedScore": "rg_env.runner.caller_guarded",
+    "guarded": "rg_env.runner.caller_guarded",
     "Scorer": "rg_env.scoring.scorer",
-    "sandbox_report": "rg_env.scoring.sandbox",
+    "sandbox_report": "rg_env.runner.child_sandbox",
     "shared_scorer": "rg_env.scoring.scorer",
 }
 __getattr__ = exports(__name__, _MODULES)

@@ -10,8 +10,9 @@ Invariants:
 - Every correct answer passes in the form that the question asks for.
 
 There are three kinds of rule, each a table at the end: `REWRITES` for answers that a scorer evaluates, `ENTRIES` for
-texts of an entry that a scorer evaluates, and `CHECKS` for what a scorer rewards wrongly or hangs on. NUL characters
-and lone surrogates are refused for every task, because they break files and pipes.
+texts of an entry that a scorer evaluates, and `CHECKS` for what a scorer rewards wrongly or hangs on; those that decide
+alone what is right are `JUDGED_HERE`. NUL characters and lone surrogates are refused for every task, because they break
+files and pipes.
 """
 
 from __future__ import annotations
@@ -20,16 +21,19 @@ import ast
 import itertools
 import json
 import math
+import pickle
 import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from rg_env.errors import describe, one_line
+from rg_env.scoring.base_score import CHEAP
 from rg_env.scoring.expressions import CONSTANTS, CONSTRUCTORS, MOST_DIGITS, TOKEN, Expression, Grammar, Refusal, read
 from rg_env.tasks.soundness import AUDITED_TASKS
+from rg_env.tasks.upstream.oracles import CORRECTIONS
 
 Entry = Mapping[str, Any]
 
@@ -39,12 +43,42 @@ UNREADABLE = "<answer>"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WITHOUT_ANSWER = frozenset({"boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"})
 """Tasks whose items hold no answer, because there are many."""
-_LONGEST_OWN_ANSWER = 1_000_000
-"""Characters. The longest that reasoning-gym makes has 0.3 million (codeio)."""
+_LONGEST_OWN_ANSWER = 20_000
+"""Characters, of tasks with a rule. The longest that reasoning-gym makes has 6,000, but for these:"""
+_LONGER_OWN_ANSWERS = {
+    "codeio": 1_000_000,  # 300,000
+    "binary_matrix": 200_000,  # 20,000
+    "number_sorting": 200_000,
+    "spiral_matrix": 200_000,
+}
+_LONGEST_UNREAD_ANSWER = 1_000_000
+
+
+_LARGEST_ENTRY = 300_000
+"""Bytes of an entry that this process reads, as a pickle. The largest that reasoning-gym makes has 81,000, but for"""
+_LARGER_ENTRIES = {"codeio": 2_000_000}
+_LARGEST_UNREAD = 8_000_000
+"""Bytes of an entry that is handed on unread. The largest that reasoning-gym makes has 600,000 (circuit_logic)."""
 
 
 class BrokenEntry(Exception):  # noqa: N818 (not an error of the program)
     """The item cannot be scored, whatever the answer: the reason, as one line to display."""
+
+
+def check_size(entry: Entry) -> None:
+    """Refuse an entry that is larger than those of its task. Comes first: reading an entry takes time by its size.
+
+    Raises:
+        BrokenEntry: it is larger.
+    """
+    task = entry["metadata"]["source_dataset"]
+    if task not in AUDITED_TASKS:
+        return
+    is_read = any(task in table for table in (CHECKS, REWRITES, ENTRIES, CHEAP, CORRECTIONS))
+    limit = _LARGER_ENTRIES.get(task, _LARGEST_ENTRY) if is_read else _LARGEST_UNREAD
+    size = len(pickle.dumps(dict(entry)))
+    if size > limit:
+        raise BrokenEntry(f"the entry is not a valid {task} item: it has {size:,} bytes, more than {limit:,}")
 
 
 def admit(entry: Entry, answer: str) -> tuple[dict[str, Any], str, str]:
@@ -66,8 +100,11 @@ def admit(entry: Entry, answer: str) -> tuple[dict[str, Any], str, str]:
     own = entry.get("answer")
     if task in AUDITED_TASKS and not isinstance(own, str) and (own is not None or task not in _WITHOUT_ANSWER):
         raise BrokenEntry(f"the entry is not a valid {task} item: it has no answer")
-    if isinstance(own, str) and len(own) > _LONGEST_OWN_ANSWER:
-        raise BrokenEntry(f"the entry's own answer has more than {_LONGEST_OWN_ANSWER} characters")
+    longest_own = _LONGEST_UNREAD_ANSWER
+    if task in CHECKS or task in REWRITES or task in ENTRIES:
+        longest_own = _LONGER_OWN_ANSWERS.get(task, _LONGEST_OWN_ANSWER)
+    if isinstance(own, str) and len(own) > longest_own:
+        raise BrokenEntry(f"the entry's own answer has more than {longest_own} characters")
     try:
         entry = dict(ENTRIES[task](entry) if task in ENTRIES else entry)
     except Exception as error:  # an entry can hold anything
@@ -83,7 +120,7 @@ def admit(entry: Entry, answer: str) -> tuple[dict[str, Any], str, str]:
             pass
         except Exception:
             raise _broken(task, error) from None
-        raise Refusal(CHECKS[task][1] if task in CHECKS else "the answer cannot be read") from None
+        raise Refusal(CHECKS[task].reason if task in CHECKS else "the answer cannot be read") from None
 
 
 def _texts_for_scorer(task: str, entry: Entry, answer: str) -> tuple[str, str]:
@@ -91,9 +128,9 @@ def _texts_for_scorer(task: str, entry: Entry, answer: str) -> tuple[str, str]:
     if task in REWRITES:
         return REWRITES[task](entry, answer), UNREADABLE
     if task in CHECKS:
-        is_allowed, reason = CHECKS[task]
-        if not is_allowed(entry, answer):
-            raise Refusal(reason)
+        check = CHECKS[task]
+        if not check.allows(entry, answer):
+            raise Refusal(check.reason)
     return answer, f"<answer>{answer}</answer>"
 
 
@@ -409,83 +446,104 @@ def _ends_with_word(entry: Entry, answer: str) -> bool:
 
 
 def _is_right_interval(entry: Entry, answer: str) -> bool:
-    intervals = [[int(digits) for digits in re.findall("-?[0-9]{1,18}", text)] for text in (answer, entry["answer"])]
-    for numbers in intervals:
-        while numbers and numbers[-1] == 0:  # 1:30 is 01:30:00.000
-            numbers.pop()
-    return intervals[0] == intervals[1]
+    return _interval(answer) == _interval(entry["answer"])
 
 
-Check = tuple[Callable[[Entry, str], bool], str]
+def _interval(text: str) -> list[Fraction]:
+    """The numbers of an interval, without zeros at its end: 1:30 is 01:30:00.000."""
+    numbers = []
+    for point, digits in re.findall(r"(\.?)(-?[0-9]{1,18})", text):
+        # After a point stand the digits of a fraction: .45 is .450, not .045.
+        is_fraction = point and digits.isdigit()
+        numbers.append(Fraction(f"0.{digits}") if is_fraction else Fraction(digits))
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return numbers
+
+
+class Check(NamedTuple):
+    """A rule: whether an answer may be scored, and the reason for a rejection, as a sentence to display."""
+
+    allows: Callable[[Entry, str], bool]
+    reason: str
 
 
 def _one_of(*choices: str) -> Check:
     """For a scorer that gives len(answer) / len(text) for any text with the answer: `Yes No` scores about half."""
-    reason = f"the answer must be exactly one of {' or '.join(choices)}"
-    return lambda entry, answer: answer.strip().strip(".*`'\"") in choices, reason
+
+    def allows(entry: Entry, answer: str) -> bool:
+        return answer.strip().strip(".*`'\"") in choices
+
+    return Check(allows, f"the answer must be exactly one of {' or '.join(choices)}")
 
 
-CHECKS: dict[str, Check] = {
-    "acre": _one_of("on", "off", "undetermined"),
+JUDGED_HERE: dict[str, Check] = {
     # The distance is divided by the length of the longer JSON, so that `{"":{"":{"":…}}}` scores 0.9.
-    "codeio": (_is_same_json, "the value is wrong, and upstream would reward long answers"),
+    "codeio": Check(_is_same_json, "the value is wrong, and upstream would reward long answers"),
     # A common prefix scores, so that 0 scores 0.9; 1e999999999 hangs.
-    "coin_flip": (
+    "coin_flip": Check(
         _is_right_probability,
         "the answer must be a probability within 1 % of the right one, as a decimal or a fraction",
     ),
+    # bool(text) is compared with bool(text): always true.
+    "game_of_life_halting": Check(_is_right_truth, "the answer must be True or False, and the right one of them"),
+    # Closeness scores, which for solutions that are all near 0 is high for any small number.
+    "polynomial_equations": Check(_are_right_solutions, "the solutions are wrong, and upstream would reward closeness"),
+    # Closeness scores, on a scale on which almost any interval gets 0.8.
+    "time_intervals": Check(_is_right_interval, "the interval is wrong, and upstream would reward closeness"),
+}
+"""Tasks whose answers the guard judges itself, because upstream rewards wrong ones: its scorer sees right ones only."""
+
+CHECKS: dict[str, Check] = JUDGED_HERE | {
+    "acre": _one_of("on", "off", "undetermined"),
     # min(1, exp(-distance)) is 1 for nan.
-    "complex_arithmetic": (
+    "complex_arithmetic": Check(
         lambda entry, answer: bool(_COMPLEX.fullmatch(answer.strip())),
         "the answer must be a finite complex number, such as 3 - 2i",
     ),
     "course_schedule": _one_of("True", "False"),
     # Each cell scores, and mappings raise; the share of an empty board is the baseline.
-    "game_of_life": (_is_board, "the answer must be a list of lists of 0 and 1, as long as those of the question"),
-    # bool(text) is compared with bool(text): always true.
-    "game_of_life_halting": (_is_right_truth, "the answer must be True or False, and the right one of them"),
+    "game_of_life": Check(_is_board, "the answer must be a list of lists of 0 and 1, as long as those of the question"),
     # The first number counts. The same number may occur again.
-    "gsm_symbolic": (_has_one_number, "the answer has different numbers; one is asked for"),
+    "gsm_symbolic": Check(_has_one_number, "the answer has different numbers; one is asked for"),
     "isomorphic_strings": _one_of("True", "False"),
     # Both roles for an inhabitant score; the same role for all is the baseline.
-    "knights_knaves": (_has_one_role_for_each, "the answer must have one role for each inhabitant"),
+    "knights_knaves": Check(_has_one_role_for_each, "the answer must have one role for each inhabitant"),
     # The first words are compared, whatever follows.
-    "letter_jumble": (
+    "letter_jumble": Check(
         lambda entry, answer: len(answer.split()) <= len(entry["answer"].split()),
         "the answer has more words than the question",
     ),
     "mahjong_puzzle": _one_of("Peng", "Chi", "Pass"),
     # A list of NaN counts as sorted, and as close to any numbers.
-    "number_sorting": (
+    "number_sorting": Check(
         lambda entry, answer: "nan" not in answer.lower() and "inf" not in answer.lower(),
         "the answer must be a list of finite numbers",
     ),
-    # Closeness scores, which for solutions that are all near 0 is high for any small number.
-    "polynomial_equations": (_are_right_solutions, "the solutions are wrong, and upstream would reward closeness"),
     # Any factors with the correct product score half, including the number itself.
-    "prime_factorization": (_are_other_factors, "the answer must be integers separated by ×, not the number itself"),
+    "prime_factorization": Check(
+        _are_other_factors, "the answer must be integers separated by ×, not the number itself"
+    ),
     # The parser recurses once per sign and scans the rest of the text each time.
-    "propositional_logic": (
+    "propositional_logic": Check(
         lambda entry, answer: sum(answer.count(sign) for sign in "()∧∨¬→↔") <= _MOST_SIGNS,
         f"the formula has more than {_MOST_SIGNS} signs",
     ),
     "ransom_note": _one_of("True", "False"),
     # R99999999 is expanded to that many turns.
-    "rubiks_cube": (_has_few_turns, f"the answer has more than {_MOST_TURNS} turns"),
+    "rubiks_cube": Check(_has_few_turns, f"the answer has more than {_MOST_TURNS} turns"),
     # A+99999999 tries every cell.
-    "rush_hour": (
+    "rush_hour": Check(
         lambda entry, answer: not re.search(r"[A-Z][+-]\d{3}", answer),
         "a vehicle moves farther than the board is wide",
     ),
     # A correct beginning scores: the whole question, reversed, 0.97.
-    "spell_backward": (_ends_with_word, "the answer contains more than the word"),
+    "spell_backward": Check(_ends_with_word, "the answer contains more than the word"),
     "syllogism": _one_of("Yes", "No"),
-    # Closeness scores, on a scale on which almost any interval gets 0.8.
-    "time_intervals": (_is_right_interval, "the interval is wrong, and upstream would reward closeness"),
     # The first words of the list score, whatever follows.
-    "word_sorting": (
+    "word_sorting": Check(
         lambda entry, answer: answer.rstrip(", \t\r\n").count(",") < len(entry["metadata"]["sorted_words"]),
         "the answer has more words than the question",
     ),
 }
-"""Task → (whether the answer may be scored, the reason for a rejection, as a sentence to display)."""
+"""Task → what may be scored, for answers that upstream rewards although they are wrong, or on which it hangs."""

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rg_env.settings import setting
+from rg_env.errors import need_number
+from rg_env.settings import check_fields, setting
 
 
 class ScoredGroup(NamedTuple):
@@ -117,11 +118,20 @@ def length_penalty(
 ) -> list[float]:
     """The scores of a group after the Atropos rule.
 
+    Args:
+        max_length: M, in tokens, above 0.
+        threshold: in [0, 1).
+
+    Raises:
+        ConfigError: `max_length` or `threshold` is out of range.
+
     >>> length_penalty([1.0, 1.0, 1.0], [700, 875, 1000], max_length=1000)
     [1.0, 0.5, 0.0]
     >>> length_penalty([1.0, 0.0], [700, 1000], max_length=1000)  # not all correct: unchanged
     [1.0, 0.0]
     """
+    need_number("max_length", max_length, above=0)
     settings = LengthPenaltyConfig(threshold=threshold, correct_at=correct_at)
+    check_fields(settings, "length_penalty")
     factors = atropos(ScoredGroup(scores, lengths, ()), max_length, settings).factors
     return [score * factor for score, factor in zip(scores, factors, strict=True)]

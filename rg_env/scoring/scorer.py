@@ -5,40 +5,66 @@ raise, and a score of 0 that is not the answer's own doing has a status other th
 of the caller (an entry that does not name its task) and for a fault of the machine (ScorerPoolError: a run must stop
 rather than train on zeros).
 
-All of it happens in one private thread; every method hands over to it and waits (`rg_env.scoring.pool`).
+All of it happens in one private thread; every method hands over to it and waits (`rg_env.runner.caller_pool`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import pickle
+import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any
+
+from loguru import logger
 
 from rg_env.choices import ResponseFormat
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.processes import usable_cores
+from rg_env.runner.caller_guarded import workers_for
+from rg_env.runner.caller_pool import ScorerPool, wait, wait_async
+from rg_env.runner.child_process import Form
+from rg_env.runner.failures import LONGEST_REASON, Failure, JobFailedError, ProtocolError, describe, reason_of
 from rg_env.scoring import guard
 from rg_env.scoring.base_score import CHEAP, base_score, cheap_answers
 from rg_env.scoring.expressions import Refusal
-from rg_env.scoring.fork_server import JobFailedError, ProtocolError, reason_of
+from rg_env.scoring.file_scorers import FileQuestion, FileScorers, file_question
 from rg_env.scoring.parse import parse_response, unwrapped
-from rg_env.scoring.pool import ScorerPool, wait, wait_async
 from rg_env.scoring.types import AnswerScore, ScorerConfig, Status, Verdict
-from rg_env.scoring.worker import UPSTREAM_MODULES, Form, make_scorer, reason_for
+from rg_env.scoring.upstream import UPSTREAM_MODULES, make_scorer
 from rg_env.settings import check_fields
 from rg_env.tasks.soundness import AUDITED_TASKS
 from rg_env.tasks.upstream.oracles import corrected
-from rg_env.user_code import inherited_modules
 
 _SHOWN = 80
 """How many characters of a normalized answer `detail` shows."""
 _MOST_BASELINES = 4096
 """How many items' baselines a scorer keeps."""
+_MOST_PREPARED = 16
+"""How many processes are kept that have set up a user's task."""
+
+
+class _ToLoguru(logging.Handler):
+    """Hands what the runner logs to loguru: the runner itself needs nothing but the standard library."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        logger.opt(exception=record.exc_info).log(record.levelname, "{}", record.getMessage())
+
+
+def _connect_runners_log() -> None:
+    log = logging.getLogger("rg_env.runner")
+    log.addHandler(_ToLoguru())
+    log.setLevel(logging.DEBUG)
+    log.propagate = False
+
+
+_connect_runners_log()
 
 
 class Scorer(AbstractContextManager["Scorer"]):
@@ -58,13 +84,20 @@ class Scorer(AbstractContextManager["Scorer"]):
         normalize: bool = ScorerConfig.normalize,
         partial_credit: str = ScorerConfig.partial_credit,
     ) -> None:
+        if isinstance(workers, ScorerConfig):
+            raise ConfigError("Scorer takes the settings one by one: Scorer(**dataclasses.asdict(config))")
         self._settings = ScorerConfig(workers, timeout, max_answer_chars, normalize, partial_credit)
         check_fields(self._settings, "Scorer")
         self.workers = workers_for(workers, usable_cores())
         self._baselines: dict[bytes, asyncio.Task[float | None]] = {}
-        self._pool = ScorerPool(self.workers, timeout, lambda: UPSTREAM_MODULES)
-        self._guests = ScorerPool(self.workers, timeout, lambda: [*UPSTREAM_MODULES, *inherited_modules()])
-        """For tasks that users' modules bring."""
+        self._places = asyncio.Semaphore(self.workers)
+        self._pool = ScorerPool(self._places, timeout, _upstream_modules)
+        # Tasks that users' modules bring evaluate what they like, so each answer gets a process of its own.
+        self._guests = ScorerPool(self._places, timeout, _all_modules, fresh=True)
+        self._unfresh_guests = ScorerPool(self._places, timeout, _all_modules)
+        self._prepared: dict[bytes, ScorerPool] = {}
+        """Of tasks with their default options, by target; the least recently used is first."""
+        self._files = FileScorers(self.workers, timeout)
 
     def score_answer(
         self, entry: Mapping[str, Any], answer: str, config: Mapping[str, Any] | None = None
@@ -72,8 +105,8 @@ class Scorer(AbstractContextManager["Scorer"]):
         """Score one answer, bare and as `<answer>…</answer>`; `rg_env.scoring.base_score` says what counts.
 
         If the task's scorer raises on a form, that form scores 0. If it raises on the item's own answer as well, or the
-        entry is damaged, the status is ERROR. If the machine had no core for the answer's worker, the result is
-        `starved`.
+        entry is damaged, the status is ERROR. If the machine had no core for the answer's worker, the status is
+        TIMEOUT and the answer `excused`.
 
         Args:
             entry: the item as made by reasoning-gym; `metadata.source_dataset` names the task. Not changed. If its
@@ -134,29 +167,51 @@ class Scorer(AbstractContextManager["Scorer"]):
         longest = guard.longest(entry, self._settings.max_answer_chars)
         parsed = parse_response(text, prefilled_think, longest, format)
         if parsed.answer is None:
-            return Verdict(parsed, AnswerScore.unscored(Status.OK))
+            return Verdict(parsed, AnswerScore.without_score(Status.OK))
         return Verdict(parsed, await self._score(entry, parsed.answer, config))
 
     async def _score(self, entry: Mapping[str, Any], answer: object, config: Mapping[str, Any]) -> AnswerScore:
         """The best score of the answer as written and, with `normalize`, without formatting around it."""
         task = _task_of(entry)
         if not isinstance(answer, str):
-            return AnswerScore.unscored(Status.REJECTED, f"the answer is not a string but {type(answer).__name__}")
+            return AnswerScore.without_score(Status.REJECTED, f"the answer is not a string but {type(answer).__name__}")
+        answer = str.__str__(answer)  # of a subclass, which a worker may not be able to make
         try:
-            target = pickle.dumps((make_scorer.__module__, make_scorer.__name__, task, dict(config)))
-            entry = corrected(entry)
-            best = await self._score_form(entry, target, answer)
+            question = file_question(entry)
+            if isinstance(question, str):
+                return AnswerScore.without_score(Status.ERROR, question)
+            if question is not None:
+                score_form = partial(self._score_of_file, entry, question)
+            else:
+                guard.check_size(entry)
+                score_form = partial(self._score_form, corrected(entry), _target_of(task, config))
+            best = await score_form(answer)
             form = unwrapped(answer) if self._settings.normalize else answer
             if form == answer or best.score == 1 or best.status in (Status.TIMEOUT, Status.CRASHED):
                 return best
-            again = await self._score_form(entry, target, form)
+            again = await score_form(form)
         except RGEnvError:
             raise
+        except guard.BrokenEntry as broken:
+            return AnswerScore.without_score(Status.ERROR, str(broken))
         except Exception as error:  # the entry cannot be read, corrected or pickled
-            return AnswerScore.unscored(Status.ERROR, f"the entry cannot be used: {reason_for(error)}")
+            why = f"the entry cannot be used: {describe(error, LONGEST_REASON)}"
+            return AnswerScore.without_score(Status.ERROR, why)
         if again.score > best.score:
             return replace(again, normalized=True, detail=f"scored as {form[:_SHOWN]!r}")
-        return again if again.starved else best
+        had_no_core = again.status is Status.TIMEOUT and again.excused
+        return again if had_no_core else best
+
+    async def _score_of_file(self, entry: Mapping[str, Any], question: FileQuestion, answer: str) -> AnswerScore:
+        """One form of an answer to a question of a file."""
+        return self._refuse_length(entry, answer) or await self._files.score(question, answer)
+
+    def _refuse_length(self, entry: Mapping[str, Any], answer: str) -> AnswerScore | None:
+        longest = guard.longest(entry, self._settings.max_answer_chars)
+        if len(answer) <= longest:
+            return None
+        why = f"the answer has {len(answer)} characters, more than {longest}"
+        return AnswerScore.without_score(Status.REJECTED, why)
 
     async def _score_form(self, entry: Mapping[str, Any], target: bytes, answer: str) -> AnswerScore:
         """One form of an answer, with its base score."""
@@ -168,7 +223,7 @@ class Scorer(AbstractContextManager["Scorer"]):
         if partial_credit == "calibrated":
             baseline = await self._baseline(entry, target) if task in CHEAP else 0.0
         if baseline is None:
-            return AnswerScore.unscored(Status.TIMEOUT, "the item's baseline could not be computed", starved=True)
+            return AnswerScore.without_score(Status.TIMEOUT, "the item's baseline could not be computed", excused=True)
         return replace(result, score=base_score(task, result.raw, result.tagged, baseline), baseline=baseline)
 
     async def _baseline(self, entry: Mapping[str, Any], target: bytes) -> float | None:
@@ -192,23 +247,49 @@ class Scorer(AbstractContextManager["Scorer"]):
 
     async def _score_upstream(self, entry: Mapping[str, Any], target: bytes, answer: str) -> AnswerScore:
         """The scores that guard and scorer process give; its score is the higher of both."""
-        longest = guard.longest(entry, self._settings.max_answer_chars)
-        if len(answer) > longest:
-            why = f"the answer has {len(answer)} characters, more than {longest}"
-            return AnswerScore.unscored(Status.REJECTED, why)
+        if refused := self._refuse_length(entry, answer):
+            return refused
         task = _task_of(entry)
-        pool = self._pool if task in AUDITED_TASKS else self._guests
         try:
+            pool = await self._pool_for(task, target)
             request = pickle.dumps(guard.admit(entry, answer))
             forms = await pool.run(target, request, _check_forms)
         except Refusal as refusal:
-            return AnswerScore.unscored(Status.REJECTED, str(refusal))
+            return AnswerScore.without_score(Status.REJECTED, str(refusal))
         except guard.BrokenEntry as broken:
-            return AnswerScore.unscored(Status.ERROR, str(broken))
+            return AnswerScore.without_score(Status.ERROR, str(broken))
         except JobFailedError as failed:
-            why = f"no scorer for {task}: " if failed.status is Status.ERROR else ""
-            return AnswerScore.unscored(failed.status, f"{why}{failed}", failed.starved)
-        return AnswerScore.unscored(Status.ERROR, forms) if isinstance(forms, str) else AnswerScore.of_forms(*forms)
+            why = f"no scorer for {task}: " if failed.failure is Failure.ERROR else ""
+            return AnswerScore.without_score(Status(failed.failure), f"{why}{failed}", failed.excused)
+        if isinstance(forms, str):
+            return AnswerScore.without_score(Status.ERROR, forms)
+        return AnswerScore.of_forms(*forms)
+
+    async def _pool_for(self, task: str, target: bytes) -> ScorerPool:
+        """The pool whose processes score this task with these options."""
+        if task in AUDITED_TASKS:
+            return self._pool
+        if not _needs_fresh(task):
+            return self._unfresh_guests
+        # Options come with a request or a dump: they are set up in the sandboxed process of the answer only.
+        if target != _target_of(task, {}):
+            return self._guests
+        pool = self._prepared.pop(target, None)
+        if pool is None:
+            await self._end_least_used()
+            ready = pickle.dumps((target, []))
+            pool = ScorerPool(self._places, self._settings.timeout, _all_modules, fresh=True, prepared=ready)
+            if self.closed:
+                return self._guests  # which says so
+        self._prepared[target] = pool
+        return pool
+
+    async def _end_least_used(self) -> None:
+        """End prepared processes until there is room for one more. Those that are scoring stay."""
+        for target in [target for target, pool in self._prepared.items() if not pool.running]:
+            if len(self._prepared) < _MOST_PREPARED:
+                return
+            await self._prepared.pop(target).shut()
 
     @property
     def closed(self) -> bool:
@@ -216,24 +297,36 @@ class Scorer(AbstractContextManager["Scorer"]):
 
     def close(self) -> None:
         """End the processes. May be called more than once."""
-        self._pool.close()
-        self._guests.close()
+        for pool in (self._pool, self._guests, self._unfresh_guests, *self._prepared.values()):
+            pool.close()
+        self._files.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def workers_for(setting: int | str, cores: int) -> int:
-    """The number of workers that `scorer.workers` means.
+def _upstream_modules() -> list[str]:
+    return UPSTREAM_MODULES
 
-    `auto` is half of the cores, because training, engines and the process that asks need the others, within two bounds:
-    two, so that a slow answer does not stop all others; and 16, beyond which workers idle. Workers are started when
-    they are needed, so a large number costs nothing by itself.
 
-    >>> [workers_for("auto", cores) for cores in (1, 2, 8, 16, 200)], workers_for(3, 8)
-    ([2, 2, 4, 8, 16], 3)
-    """
-    return setting if isinstance(setting, int) else min(16, max(2, cores // 2))
+def _all_modules() -> list[str]:
+    from rg_env.user_code import modules_of_tasks  # only runs with tasks of a user's own get here
+
+    return [*UPSTREAM_MODULES, *modules_of_tasks()]
+
+
+def _target_of(task: str, config: Mapping[str, Any]) -> bytes:
+    """What the runner's processes make ready: the scorer of a task with these options."""
+    return pickle.dumps((make_scorer.__module__, make_scorer.__name__, task, dict(config)))
+
+
+def _needs_fresh(task: str) -> bool:
+    """Whether each answer needs a process of its own: unless the task's class has `rg_env_fresh = False`."""
+    registry = sys.modules.get("reasoning_gym")
+    if registry is None:
+        return True
+    dataset_class, _ = registry.factory.DATASETS.get(task, (None, None))
+    return bool(getattr(dataset_class, "rg_env_fresh", True))
 
 
 def _check_forms(reply: object) -> tuple[Form, Form] | str:

@@ -67,7 +67,7 @@ class Status(StrEnum):
     REJECTED = "rejected"
     """The guard rejected the answer before a scorer saw it."""
     TIMEOUT = "timeout"
-    """The answer used up its CPU time, or got none in four times that."""
+    """The answer used up its CPU time, or got none in four times that wall time."""
     CRASHED = "crashed"
     """The worker died twice."""
     ERROR = "error"
@@ -139,11 +139,11 @@ class AnswerScore:
             `normalized`, `detail` shows the form that was scored.
         normalized: the score is that of the answer without formatting, from `rg_env.scoring.parse.unwrapped`, because
             the answer as written scored less.
-        baseline: the score of the best cheap policy on the same item, in [0, 1]; 0 if there is none.
-        starved: the scorer process got no CPU time: the machine, not the answer, is the reason for the failure. Such a
-            rollout is always kept out of the loss.
-        excused: the score of 0 says nothing about the answer: a process died, the item cannot be scored, or `starved`.
-            An answer that used up its CPU time, or on which the scorer raised, is wrong.
+        baseline: the score of the best cheap policy on the same item, in [0, 1]; 0 if there is none, 1 with
+            `partial_credit=none`, where no partial score counts.
+        excused: the score of 0 is not the answer's fault: a process died, the item cannot be scored, or there was no
+            core for the scorer (a TIMEOUT that is excused). An answer that used up its CPU time, or on which the scorer
+            raised, is wrong. `rg_env.rewards.is_masked` says what is not trained on.
     """
 
     raw: float | None
@@ -153,11 +153,7 @@ class AnswerScore:
     detail: str = ""
     normalized: bool = False
     baseline: float = 0.0
-    starved: bool = False
-
-    @property
-    def excused(self) -> bool:
-        return self.starved or self.status in (Status.CRASHED, Status.ERROR)
+    excused: bool = False
 
     @classmethod
     def of_forms(cls, raw: float | str, tagged: float | str) -> Self:
@@ -168,9 +164,10 @@ class AnswerScore:
         return cls(raw, tagged, max(raw, tagged), Status.OK, "; ".join(reasons))
 
     @classmethod
-    def unscored(cls, status: Status, detail: str = "", starved: bool = False) -> Self:
-        """The result for an answer that no scorer scored."""
-        return cls(None, None, 0.0, status, detail, starved=starved)
+    def without_score(cls, status: Status, detail: str = "", excused: bool = False) -> Self:
+        """The result for an answer that no scorer scored; `excused` matters for a TIMEOUT only."""
+        excused = excused or status in (Status.CRASHED, Status.ERROR)
+        return cls(None, None, 0.0, status, detail, excused=excused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,4 +183,4 @@ class Verdict:
     @classmethod
     def no_response(cls, detail: str) -> Self:
         """The verdict of a request that failed; `detail` says why."""
-        return cls(ParsedResponse(None, None, None), AnswerScore.unscored(Status.NO_RESPONSE, detail))
+        return cls(ParsedResponse(None, None, None), AnswerScore.without_score(Status.NO_RESPONSE, detail))

@@ -25,14 +25,19 @@ from loguru import logger
 
 from rg_env.config import PREFIX
 from rg_env.cpu.settings import cpu_threads, uses_server
-from rg_env.dataset import ENV_CLASS, scales_of
+from rg_env.dataset import scales_of
 from rg_env.dump.files import try_folder
 from rg_env.errors import ConfigError, RGEnvError, UnavailableError, did_you_mean, need, one_line, refuse, wrong_value
+from rg_env.hub import check_hub_model
 from rg_env.prompts import Prompts, format_warning
 from rg_env.rewards import load_reward, try_reward_function
 from rg_env.settings import value_of
-from rg_env.skyrl.run_folder import PATHS, check_resumption
-from rg_env.tasks import TaskMix
+from rg_env.skyrl.resumption import check_resumption
+from rg_env.skyrl.run_folder import PATHS, check_run_name
+from rg_env.skyrl.suggestions import suggestion
+from rg_env.tasks import Split, TaskMix
+from rg_env.tasks.item import ENV_CLASS
+from rg_env.tasks.questions import QuestionStream
 from rg_env.user_code import import_modules
 
 NANO = "nano"
@@ -40,6 +45,7 @@ NANO = "nano"
 ENGINE = "generator.inference_engine"
 ROLES = ("policy", "ref", "critic")
 MODELS = tuple(f"trainer.{role}.model.path" for role in ROLES)
+NOT_BATCHED = "its responses would be scored one after another once the last one is there; set it to false"
 SECONDS = 5.0
 """How long a server or a hub may take to answer."""
 
@@ -142,7 +148,9 @@ def check_data_files(cfg: Any) -> Mistakes:
 
 def check_tasks(cfg: Any) -> None:
     import_modules(cfg.rg_dump)
-    TaskMix.parse(cfg.rg_dump.tasks)
+    for task, file in TaskMix.parse(cfg.rg_dump.tasks).files.items():
+        for split in Split:
+            QuestionStream(task, file, cfg.rg_dump.seed, split)  # raises for a wrong row
 
 
 def check_reward(cfg: Any) -> Mistakes:
@@ -158,7 +166,7 @@ def check_prompt(cfg: Any) -> None:
     Prompts(cfg.rg_dump.system_prompt, cfg.rg_dump.worked_examples, cfg.rg_dump.format)
 
 
-SINGLE = (check_folders, check_model_paths, check_data_files, check_tasks, check_reward, check_prompt)
+SINGLE = (check_run_name, check_folders, check_model_paths, check_data_files, check_tasks, check_reward, check_prompt)
 
 
 # ----------------------------------------------------------------------------------- settings that do not fit together
@@ -193,6 +201,8 @@ def check_loop(cfg: Any) -> Mistakes:
     if estimator in ("grpo", "rloo", "maxrl") and generator.n_samples_per_prompt < 2:
         right = f"{estimator} compares the responses of a group, so a group needs at least 2"
         yield "generator.n_samples_per_prompt", right
+    if generator.batched and cfg.rg_dump.experiment_class is None:  # another experiment may have another generator
+        yield "generator.batched", NOT_BATCHED
     if generator.vision_language_generator:
         yield "generator.vision_language_generator", "rg_env's generator has only texts; set it to false"
     if sampling and generator.merge_stepwise_output:
@@ -209,39 +219,20 @@ def check_loop(cfg: Any) -> Mistakes:
         if params is not None and params.repetition_penalty != 1:
             right = f"SkyRL passes it to no engine; set generator.{group}.additional_kwargs.repetition_penalty"
             yield f"generator.{group}.repetition_penalty", right
+    loop = cfg.trainer.fully_async
+    if algorithm.zero_variance_filter and not (loop.enabled and loop.sample_full_batch):
+        other = "trainer.algorithm.dynamic_sampling.type=filter"
+        if loop.enabled:
+            other = "trainer.fully_async.sample_full_batch=true with it"
+        right = f"it does nothing here, because SkyRL filters no rewards of tokens; set {other}"
+        yield "trainer.algorithm.zero_variance_filter", right
+    if loop.simulate_training:
+        right = "it is of SkyRL's simulator, which trains nothing; set it to false"
+        yield "trainer.fully_async.simulate_training", right
     for role in ROLES if cfg.rg_dump.device != "cpu" and cfg.trainer.strategy != "megatron" else ():
         setting, workers = f"trainer.{role}.sequence_parallel_size", _workers_of(cfg, role)
         if workers % value_of(cfg, setting):
             yield setting, f"must divide the {workers} workers of trainer.placement.{role}_*"
-
-
-def check_async_loop(cfg: Any) -> Mistakes:
-    """What the fully async loop cannot do, which it says once vLLM has loaded the model."""
-    trainer, loop = cfg.trainer, cfg.trainer.fully_async
-    mini, batch = trainer.policy_mini_batch_size, trainer.train_batch_size
-    most = mini * (loop.max_staleness_steps + 1)
-    if not loop.enabled:
-        return
-    if mini != batch:
-        right = f"the fully-async loop trains on one mini-batch per step; set it to trainer.train_batch_size={batch}"
-        yield "trainer.policy_mini_batch_size", right
-    elif not mini <= loop.num_parallel_generation_workers <= most:
-        right = f"must be at least trainer.policy_mini_batch_size={mini} and at most {most}, which is that times 1 + "
-        yield "trainer.fully_async.num_parallel_generation_workers", f"{right}trainer.fully_async.max_staleness_steps"
-    if not _needs_rollout_logprobs(cfg):
-        right = "when the fully-async loop trains, the weights that sampled are gone; use a loss with the sampler's "
-        right += "logprobs: rollout_is, dppo, or cispo with trainer.algorithm.cispo.cispo_anchor=rollout"
-        yield "trainer.algorithm.policy_loss_type", right
-    if trainer.algorithm.dynamic_sampling.type:
-        right = "the fully-async loop does not support it; use trainer.fully_async.sample_full_batch instead"
-        yield "trainer.algorithm.dynamic_sampling.type", right
-    if loop.sample_full_batch and not trainer.algorithm.zero_variance_filter:
-        yield "trainer.fully_async.sample_full_batch", "also needs trainer.algorithm.zero_variance_filter=true"
-    if cfg.generator.batched:
-        yield "generator.batched", "the fully-async loop must be able to pause single responses; set it to false"
-    if trainer.placement.colocate_all:
-        right = "the fully-async loop samples while it trains, on separate GPUs; set it to false"
-        yield "trainer.placement.colocate_all", right
 
 
 def check_temperature(cfg: Any) -> Mistakes:
@@ -296,49 +287,55 @@ def check_cpu(cfg: Any) -> Mistakes:
     cpu_threads()
 
 
-TOGETHER = (check_rows, check_loop, check_async_loop, check_temperature, check_resumption)
+TOGETHER = (check_rows, check_loop, check_temperature, check_resumption)
 
 
 # ----------------------------------------------------------------------------------------- what needs torch and SkyRL
-def check_skyrl(cfg: Any) -> Mistakes:
-    """SkyRL's own checks, which also complete the config; an assertion is one line."""
-    from skyrl.train.utils import validate_cfg
-
+def check_skyrl(cfg: Any) -> None:
+    """SkyRL's own checks, which also complete the config: one line in its words, with the settings to change."""
     if os.environ.get("WANDB_MODE") in ("offline", "disabled"):
         os.environ.setdefault("WANDB_API_KEY", "none")  # SkyRL wants one although nothing is sent
+    message = _refusal_of_skyrl(cfg)
+    if message:
+        advice = suggestion(message, cfg, lambda trial: not _refusal_of_skyrl(trial))
+        raise ConfigError("; ".join(filter(None, (message, advice))))
+
+
+def _refusal_of_skyrl(cfg: Any) -> str:
+    """Why SkyRL, or the first step, would refuse a run; "" if it accepts it."""
+    from skyrl.train.utils import validate_cfg
+
     try:
         validate_cfg(cfg)
     except (AssertionError, ValueError, TypeError, NotImplementedError) as error:
         condition = (traceback.extract_tb(error.__traceback__)[-1].line or "").removeprefix("assert ")
-        raise ConfigError(one_line(str(error) or f"SkyRL requires {condition.replace('cfg.', '')}")) from error
-    trainer, workers = cfg.trainer, _workers_of(cfg, "policy")
-    workers //= trainer.policy.sequence_parallel_size if trainer.strategy != "megatron" else workers
-    responses = trainer.policy_mini_batch_size * cfg.generator.n_samples_per_prompt
-    if responses % workers:  # SkyRL rounds down
-        right = f"{responses} responses of a mini-batch do not divide by {workers} policy workers"
-        yield "trainer.policy_mini_batch_size", right
+        return one_line(str(error) or f"SkyRL requires {condition.replace('cfg.', '')}")
+    responses = cfg.trainer.train_batch_size * cfg.generator.n_samples_per_prompt
+    sizes = _data_parallel_sizes(cfg)
+    shares = math.lcm(*sizes.values())
+    if responses % shares:  # SkyRL would drop the last prompts of the batch, and stop at an assertion without a word
+        roles = ", ".join(f"{role} {size}" for role, size in sizes.items())
+        return f"the {responses} responses of a batch do not divide by {shares}, as the workers ({roles}) need"
+    return ""
+
+
+def _data_parallel_sizes(cfg: Any) -> dict[str, int]:
+    """Into how many shares each model of a run divides a batch. Megatron's are checked by SkyRL."""
+    algorithm, trainer = cfg.trainer.algorithm, cfg.trainer
+    if trainer.strategy == "megatron":
+        return {"policy": 1}
+    roles = ["policy"]
+    if algorithm.use_kl_loss or algorithm.use_kl_in_reward:
+        roles.append("ref")
+    if trainer.critic.model.path:
+        roles.append("critic")
+    return {role: _workers_of(cfg, role) // value_of(trainer, f"{role}.sequence_parallel_size") for role in roles}
 
 
 def check_models(cfg: Any) -> None:
-    for path, setting in models_of(cfg).items():
-        if Path(path).is_dir():
-            check_weights(setting, Path(path))
-            if setting == MODELS[0]:
-                check_tokenizer(setting, Path(path), cfg.generator.chat_template.name_or_path)
-
-
-def check_weights(setting: str, folder: Path) -> None:
-    """Refuse a folder without a model."""
-    from transformers import PretrainedConfig
-
-    try:
-        config, _ = PretrainedConfig.get_config_dict(folder)
-    except Exception as error:  # a broken file can raise anything
-        refuse(setting, str(folder), f"its config.json cannot be loaded ({one_line(error, 200)})")
-    right = "config.json has no model_type, so this is not a transformers model"
-    need("model_type" in config, setting, str(folder), right)
-    right = "the folder has no weights (model.safetensors); convert a GGUF file first"
-    need(any(path.suffix in (".safetensors", ".bin") for path in folder.iterdir()), setting, str(folder), right)
+    policy = cfg.trainer.policy.model.path
+    if Path(policy).is_dir():
+        check_tokenizer(MODELS[0], Path(policy), cfg.generator.chat_template.name_or_path)
 
 
 def check_tokenizer(setting: str, folder: Path, other_template: str | None = None) -> None:
@@ -380,7 +377,7 @@ RAY_FOLDER = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray")
 
 
 def check_gpus(cfg: Any) -> None:
-    """Refuse too few GPUs. In a cluster that the run would join, Ray decides."""
+    """Refuse a machine without a GPU. How many are enough, Ray decides, there and in a cluster."""
     if cfg.rg_dump.device == "cpu" or os.environ.get("RAY_ADDRESS"):
         return
     with suppress(OSError, ValueError):  # a Ray that `ray start` started on this machine, which SkyRL joins
@@ -389,32 +386,11 @@ def check_gpus(cfg: Any) -> None:
         return
     import torch
 
-    have = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    needed = gpus_needed(cfg)
-    if not have:
+    if not torch.cuda.is_available():
         raise UnavailableError(
             f"{PREFIX}.device={cfg.rg_dump.device!r}: this machine has no GPU and RAY_ADDRESS names no cluster; "
             f"configs/cpu/ has the same algorithms for {PREFIX}.device=cpu"
         )
-    if needed > have:
-        raise UnavailableError(
-            f"this run needs {needed} GPUs and this machine has {have}: lower trainer.placement.*_num_gpus_per_node "
-            f"and {ENGINE}.num_engines, or name a larger cluster in RAY_ADDRESS (docs/gpu.md)"
-        )
-
-
-def gpus_needed(cfg: Any) -> int:
-    """GPUs that SkyRL will claim, over all nodes."""
-    placement, algorithm, engine = cfg.trainer.placement, cfg.trainer.algorithm, cfg.generator.inference_engine
-    needed = _workers_of(cfg, "policy")
-    if not placement.colocate_all:
-        sizes = (engine.tensor_parallel_size, engine.pipeline_parallel_size, engine.data_parallel_size)
-        needed += engine.num_engines * math.prod(sizes) if engine.run_engines_locally else 0
-        if (algorithm.use_kl_loss or algorithm.use_kl_in_reward) and not placement.colocate_policy_ref:
-            needed += _workers_of(cfg, "ref")
-        if cfg.trainer.critic.model.path:
-            needed += _workers_of(cfg, "critic")
-    return needed
 
 
 def _workers_of(cfg: Any, role: str) -> int:
@@ -424,18 +400,11 @@ def _workers_of(cfg: Any, role: str) -> int:
 
 def check_hub_models(cfg: Any) -> None:
     """Refuse hub models whose configuration cannot be loaded. A cluster finds out by itself."""
-    from huggingface_hub import constants, try_to_load_from_cache
-
-    for path, setting in models_of(cfg).items() if not os.environ.get("RAY_ADDRESS") else ():
-        if not Path(path).is_dir() and not isinstance(try_to_load_from_cache(path, "config.json"), str):
-            try:
-                if constants.HF_HUB_OFFLINE:
-                    raise OSError("HF_HUB_OFFLINE is set")
-                url = f"{constants.ENDPOINT}/{path}/resolve/main/config.json"
-                urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=SECONDS).close()
-            except (OSError, http.client.HTTPException) as error:
-                right = f"download it with `hf download {path}`, or name a folder ({one_line(error, 200)})"
-                raise UnavailableError(wrong_value(setting, path, right)) from None
+    if os.environ.get("RAY_ADDRESS"):
+        return
+    for path, setting in models_of(cfg).items():
+        if not Path(path).is_dir():
+            check_hub_model(setting, path)
 
 
 def check_servers(cfg: Any) -> Mistakes:

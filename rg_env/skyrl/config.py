@@ -10,7 +10,6 @@ import json
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from skyrl.train.config.config import DataConfig, EnvironmentConfig, SkyRLGymCon
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.cpu.settings import CPU_OVERRIDES, nano_path
 from rg_env.errors import ConfigError, UnavailableError, one_line
+from rg_env.setting_names import find_setting, is_group
 from rg_env.settings import check_value, read_file, read_value, set_value, value_of
 from rg_env.skyrl.checks import (
     MODELS,
@@ -35,7 +35,8 @@ from rg_env.skyrl.checks import (
     find_mistakes,
     limits_of,
 )
-from rg_env.skyrl.run_folder import PATHS, RunFolder
+from rg_env.skyrl.resumption import check_same_experiment
+from rg_env.skyrl.run_folder import PATHS, RunFolder, refuse_what_is_of_another_run
 
 
 @dataclass
@@ -65,9 +66,6 @@ class RGTrainConfig(SkyRLTrainConfig):
     @property
     def rg_dump(self) -> RGDumpConfig:
         return self.environment.skyrl_gym.rg_dump
-
-
-_TOP_LEVEL = frozenset(declared.name for declared in dataclasses.fields(RGTrainConfig))
 
 
 class _Draft(RGTrainConfig):
@@ -102,7 +100,10 @@ def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None
         ConfigError: a line for each mistake, naming the setting and what would be right.
     """
     values, typed, mistakes = _read_settings(args)
+    given = tuple(dict.fromkeys(find_setting(name)[0] for name in values))
     draft = _build(_Draft, values)
+    folder = RunFolder.of(draft, given, typed)
+    folder.place(draft)
     checks = [*SINGLE]
     if not mistakes:
         checks += [*TOGETHER, *[check_cpu] * (draft.rg_dump.device == "cpu")]
@@ -110,9 +111,12 @@ def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None
         checks.remove(check_tasks)  # options of tasks need Reasoning Gym, whose import takes seconds
     _refuse(mistakes + find_mistakes(draft, checks))
     cfg = _build(RGTrainConfig, values)
+    folder.place(cfg)
     _resolve(cfg)
     _refuse(find_mistakes(cfg, OF_SKYRL, tolerate))
-    return TrainingRun(cfg, RunFolder.of(cfg, typed), tuple(dict.fromkeys(find_setting(name)[0] for name in values)))
+    check_same_experiment(cfg)
+    refuse_what_is_of_another_run(cfg, folder)
+    return TrainingRun(cfg, folder, given)
 
 
 def load_config(args: Iterable[str]) -> RGTrainConfig:
@@ -161,15 +165,15 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
         if key == "trainer.override_entrypoint":
             continue  # SkyRL's own switch to this entrypoint
         if arg.endswith((".yaml", ".yml")) and not sign:
-            files |= read_file(Path(arg), lambda name: not _is_group(name))
+            files = _overridden(files, read_file(Path(arg), lambda name: not is_group(name)))
         elif sign and key and not key.startswith(("-", "+")):
             try:
-                typed["".join(find_setting(key))] = read_value(key, text)
+                typed = _overridden(typed, {"".join(find_setting(key)): read_value(key, text)})
             except ConfigError as error:
                 mistakes.append(str(error))
         else:
             mistakes.append(f"{arg!r}: expected a .yaml file or key=value, such as trainer.max_training_steps=10")
-    values = files | typed
+    values = _overridden(files, typed)
     for key, value in list(values.items()):
         try:
             name, rest = find_setting(key, whole=True)
@@ -189,40 +193,14 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
     return of_device | values, set(typed), mistakes
 
 
-def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:
-    """The setting or group that a key names, and the key of a part of its value: `tasks.gcd` is `.gcd` of `tasks`.
-
-    Args:
-        whole: the name must not be shortened; it may be otherwise where it is unique.
-
-    Raises:
-        ConfigError: there is no such setting, or several.
-    """
-    known = known_settings()
-    whole = whole or key.partition(".")[0] in _TOP_LEVEL
-    head, rest = key, ""
-    while head:
-        names = [name for name in known if name == head or (name.endswith(f".{head}") and not whole)]
-        if len(names) > 1:
-            raise ConfigError(f"{key} may be {', '.join(names[:-1])} or {names[-1]}: write the whole name")
-        if names and rest and not known[names[0]].is_free_form:
-            raise ConfigError(f"{key}: unknown setting; {names[0]} has no parts")
-        if names or (not rest and _is_group(head)):
-            return (names or [head])[0], rest
-        head, _, last = head.rpartition(".")
-        rest = f".{last}{rest}"
-    leaves = {name.rpartition(".")[2] for name in known}
-    similar = get_close_matches(key.rpartition(".")[2], leaves, n=1, cutoff=0.8)
-    names = [name for name in known if name.rpartition(".")[2] in similar]
-    names = get_close_matches(key, names, n=1, cutoff=0.8) or names
-    hint = f"did you mean {' or '.join(names)}?"
-    if not 0 < len(names) <= 3:
-        hint = f"docs/settings.md lists those of {PREFIX}, and skyrl/train/config/config.py all others"
-    raise ConfigError(f"unknown setting {key!r}; {hint}")
-
-
-def _is_group(name: str) -> bool:
-    return any(setting.startswith(f"{name}.") for setting in known_settings())
+def _overridden(values: dict[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` overridden by `others`. One that is set as a whole (`tasks`) replaces its parts (`tasks.gcd`), too."""
+    kept = {}
+    for name, value in values.items():
+        is_replaced = any(name == other or name.startswith(f"{other}.") for other in others)
+        if not is_replaced:
+            kept[name] = value
+    return {**kept, **others}
 
 
 class Setting(NamedTuple):

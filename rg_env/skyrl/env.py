@@ -7,8 +7,8 @@ records nothing and logs one warning.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -17,13 +17,15 @@ from loguru import logger
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from rg_env.config import RGDumpConfig
-from rg_env.dataset import ENV_CLASS
 from rg_env.errors import ConfigError
-from rg_env.rewards import Rollout, Stopwatch, compose_reward
+from rg_env.rewards import compose_reward
+from rg_env.rollout import Rollout, Stopwatch
 from rg_env.scoring import shared_scorer
 from rg_env.scoring.length import LengthPenaltyConfig
-from rg_env.scoring.types import ScorerConfig, Status, Verdict
+from rg_env.scoring.types import ScorerConfig, Verdict
+from rg_env.skyrl.tally import Counts, named_shares
 from rg_env.tasks import Item
+from rg_env.tasks.item import ENV_CLASS
 
 SLOT = "rg_dump_slot"
 """Key of a trajectory's slot in its `env_extras`."""
@@ -76,20 +78,20 @@ class RGDumpEnv(BaseTextEnv):
         self._stopwatch.end_generation()
         verdict = shared_scorer(self.config.scorer).score_response(*self._question(action))
         reward = compose_reward(verdict.scored.score, verdict.parsed.violation is None, self.config)
-        return self._ended(action, verdict, reward)
+        return self._fill(action, verdict, reward)
 
     async def step_async(self, action: str) -> BaseTextEnvStepOutput:
         """As `step`, in the running event loop, where no thread waits for the score. The reward is 0, because
         `RGDumpGenerator` computes it by the rules of the group."""
         self._stopwatch.end_generation()
         verdict = await shared_scorer(self.config.scorer).score_response_async(*self._question(action))
-        return self._ended(action, verdict, 0.0)
+        return self._fill(action, verdict, 0.0)
 
     def _question(self, action: str) -> tuple[Any, ...]:
         """The arguments of `Scorer.score_response`."""
         return self.item.entry, action, self.item.config, self.config.prefilled_think, self.config.format
 
-    def _ended(self, action: str, verdict: Verdict, reward: float) -> BaseTextEnvStepOutput:
+    def _fill(self, action: str, verdict: Verdict, reward: float) -> BaseTextEnvStepOutput:
         self._stopwatch.end_scoring()
         self.verdict = verdict
         if self.slot is not None:
@@ -99,55 +101,43 @@ class RGDumpEnv(BaseTextEnv):
 
     def get_metrics(self) -> dict[str, Any]:
         """The verdict as one flat dict; empty before `step`."""
-        return {} if self.verdict is None else episode_metrics(self.item, self.verdict, self.config.solved_at)
+        if self.verdict is None:
+            return {}
+        parsed, scored = self.verdict.parsed, self.verdict.scored
+        return {
+            "task": self.item.task,
+            "raw_score": scored.raw,
+            "tagged_score": scored.tagged,
+            "base_score": scored.score,
+            "solved": scored.score >= self.config.solved_at,
+            "violation": parsed.violation.value if parsed.violation else None,
+            "status": scored.status.value,
+            "normalized": scored.normalized,
+        }
 
     @staticmethod
     def aggregate_metrics(metrics: list[dict[str, Any]]) -> dict[str, Any]:
-        """Shares and means over many episodes, overall and per task.
+        """Shares and means over many episodes, overall and per task, for generators other than ours.
 
         Every name contains `mean`, because SkyRL joins the metrics of batches by name and sums those it does not know.
+        `RGDumpGenerator` and the trainers write the figures of their tally over these.
         """
-        seen = [episode for episode in metrics if episode]
-        if not seen:
-            return {}
-        result = _shares(seen, "rg_dump")
-        by_task: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for episode in seen:
-            by_task[episode["task"]].append(episode)
-        for task, episodes in by_task.items():
-            result |= _shares(episodes, f"rg_dump/{task}")
+        of_tasks: dict[str, Counts] = defaultdict(Counts)
+        for episode in metrics:
+            if not episode:  # the rollout failed before it was scored
+                continue
+            for counts in (of_tasks[""], of_tasks[episode["task"]]):
+                counts.count_response(
+                    episode["base_score"],
+                    solved=episode["solved"],
+                    violation=episode["violation"] or "",
+                    normalized=episode["normalized"],
+                )
+                counts.statuses[episode["status"]] += 1
+        result: dict[str, Any] = {}
+        for task, counts in of_tasks.items():
+            result |= named_shares(counts, task)
         return result
-
-
-def episode_metrics(item: Item, verdict: Verdict, solved_at: float) -> dict[str, Any]:
-    """What `RGDumpEnv.aggregate_metrics` reads, for one rollout."""
-    scored = verdict.scored
-    return {
-        "task": item.task,
-        "raw_score": scored.raw,
-        "tagged_score": scored.tagged,
-        "base_score": scored.score,
-        "solved": scored.score >= solved_at,
-        "violation": verdict.parsed.violation.value if verdict.parsed.violation else None,
-        "status": scored.status.value,
-        "normalized": scored.normalized,
-    }
-
-
-def _shares(episodes: Sequence[Mapping[str, Any]], prefix: str) -> dict[str, float]:
-    count = len(episodes)
-    violations = Counter(episode["violation"] for episode in episodes)
-    statuses = Counter(episode["status"] for episode in episodes)
-    result = {
-        f"{prefix}/mean_base_score": sum(episode["base_score"] for episode in episodes) / count,
-        f"{prefix}/mean_solved": sum(episode["solved"] for episode in episodes) / count,
-        f"{prefix}/mean_well_formed": violations[None] / count,
-    }
-    if normalized := sum(episode["normalized"] for episode in episodes):
-        result[f"{prefix}/mean_normalized"] = normalized / count
-    result |= {f"{prefix}/mean_violation_{name}": n / count for name, n in violations.items() if name}
-    result |= {f"{prefix}/mean_status_{name}": n / count for name, n in statuses.items() if name != Status.OK}
-    return result
 
 
 def as_config(env_config: object) -> RGDumpConfig:

@@ -14,6 +14,7 @@ import sys
 import threading
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
@@ -27,7 +28,8 @@ from skyrl.train.utils.tracking import Tracking
 from rg_env.config import PREFIX
 from rg_env.dataset import EvalSet, ReasoningGymDataset
 from rg_env.dump import DumpWriter, claim_run, close_all, write_manifest
-from rg_env.errors import MissingGroupsError, need
+from rg_env.dump.manifest import read_manifest
+from rg_env.errors import ConfigError, MissingGroupsError, RGEnvError, describe, need, one_line
 from rg_env.output import counted
 from rg_env.scoring import shared_scorer
 from rg_env.skyrl.config import RGTrainConfig
@@ -35,10 +37,16 @@ from rg_env.skyrl.env import register
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import set_up_logging
 from rg_env.skyrl.recorder import resumes
+from rg_env.skyrl.resumption import as_settings
 from rg_env.skyrl.steps import StepTracking
+from rg_env.skyrl.suggestions import suggestion
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
+from rg_env.tasks.questions import hashes_of
 from rg_env.terminal.reports import Reports
 from rg_env.user_code import import_modules, in_user_code, load_object
+
+_REASON = 500
+"""At most so many characters of an error are noted and shown."""
 
 
 class RGExperiment(BasePPOExp):
@@ -88,7 +96,9 @@ class RGExperiment(BasePPOExp):
     @functools.cached_property
     def writer(self) -> DumpWriter:
         """Of the dump, which is opened before any model is loaded."""
-        writer = open_writer(self.cfg, *claim_run(self.cfg.trainer.ckpt_path, resuming=resumes(self.cfg)))
+        cfg = self.cfg
+        run_id, attempt = claim_run(cfg.trainer.ckpt_path, resuming=resumes(cfg), settings=as_settings(cfg))
+        writer = open_writer(cfg, run_id, attempt)
         line = f"run {writer.run_id}, dump: {writer.folder}"
         self.reports.send(line=line, run_id=writer.run_id, dump=str(writer.folder))
         return writer
@@ -130,24 +140,34 @@ class RGExperiment(BasePPOExp):
 def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
     """Write the manifest of this run, and open its dump."""
     rg = cfg.rg_dump
+    hashes = hashes_of(rg.tasks, read_manifest(Path(rg.dump_dir), run_id))  # raises for changed files
     writer = DumpWriter(rg.dump_dir, run_id, attempt, rg)
-    facts = {"attempt": attempt, "model": cfg.trainer.policy.model.path, "settings": asdict(cfg)}
-    write_manifest(writer.folder, run_id, facts | {"task_mix": rg.tasks})
+    facts = {
+        "attempt": attempt,
+        "kind": "train",
+        "name": cfg.trainer.run_name,
+        "model": cfg.trainer.policy.model.path,
+        "settings": asdict(cfg),
+        "task_mix": rg.tasks,
+        "question_files": hashes,
+    }
+    write_manifest(writer.folder, run_id, facts)
     logger.info("dump of run {} (attempt {}): {}", run_id, attempt, rg.dump_dir)
     return writer
 
 
 def _close_at_the_end_of(lifeline: int) -> None:
     """Close the dump when the run is to end, although its main thread may be in a call that nothing interrupts."""
+    reason = b""
     with suppress(OSError), socket.create_connection(("127.0.0.1", lifeline)) as connection:
-        connection.recv(1)  # nothing is ever sent: it returns or raises when the other side is closed
+        reason = connection.recv(100)  # it is sent before the other side is closed, unless that side is killed
     logger.disable("skyrl")  # it calls what is stopped now a failed training
-    close_all()
+    close_all(reason.decode() or "killed")
 
 
 def _close_and_exit(signum: int, frame: FrameType | None) -> None:
     signal.signal(signum, lambda number, _: os._exit(128 + number))  # a second one, although the disk hangs
-    close_all()
+    close_all(f"stopped by {signal.Signals(signum).name}")
     sys.exit(128 + signum)
 
 
@@ -175,21 +195,32 @@ def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
 
         kind = type(f"CPU{kind.__name__}", (CPUMixin, kind), {})
     kind.reports = reports  # the constructor reports already
+    end = "stopped"
     try:
         experiment = kind(cfg)
         reports.begin("loading the policy")
         experiment.run()
+        end = "finished"
     except Exception as error:
-        if known := in_user_code(error, cfg.rg_dump, cfg.trainer.log_path):
+        known = in_user_code(error, cfg.rg_dump, cfg.trainer.log_path) or _with_settings(error, cfg)
+        end = f"failed: {one_line(known or describe(error), _REASON)}"
+        if known:
             raise known from None
         raise
     finally:
-        close_all()
+        close_all(end)
     if missing := experiment.writer.missing:
         folder = experiment.writer.folder
         raise MissingGroupsError(
             f"{counted(missing, 'group')} of this run missing from the dump in {folder}: the disk failed"
         )
+
+
+def _with_settings(error: Exception, cfg: RGTrainConfig) -> RGEnvError | None:
+    """An error of SkyRL's with the settings to change, if it names none; None for any other error."""
+    message = str(error).partition("\n")[0]  # what follows may be a traceback, with code that is no message
+    advice = suggestion(message, cfg)
+    return ConfigError(f"{one_line(message, _REASON)}; {advice}") if advice else None
 
 
 def training_class(cfg: RGTrainConfig) -> type[RGExperiment]:

@@ -1,8 +1,8 @@
 """RGDumpGenerator: SkyRL's generator, which also applies the rules of groups and records every group.
 
 Invariant: the text, the score and the reward of a recorded rollout come from the one slot that its env filled, and the
-recorded reward is exactly the one returned to SkyRL. The generator keeps no state of a batch except for the counts of
-each phase, so that evaluation may overlap training. Rows of other environments are recorded as SkyRL returned them, and
+recorded reward is exactly the one returned to SkyRL. The generator keeps no state of a batch except for the tally of an
+evaluation, so that evaluation may overlap training. Rows of other environments are recorded as SkyRL returned them, and
 not changed.
 """
 
@@ -10,25 +10,25 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 from skyrl.train.generators.base import GeneratorInput, GeneratorOutput, TrajectoryID
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import get_rollout_metrics
 
-from rg_env.dataset import ENV_CLASS
-from rg_env.dump import DumpWriter, GroupRecord, Outcome, Phase
-from rg_env.dump.schema import answered
-from rg_env.errors import describe
-from rg_env.rewards import Stopwatch, load_reward, set_rewards
-from rg_env.rollout_log import RolloutLog
-from rg_env.skyrl.env import RGDumpEnv, as_config, episode_metrics
-from rg_env.skyrl.groups import Group, TurnReader, origin_of, read_groups, record_groups, with_slots
-from rg_env.skyrl.steps import StepSummary
-from rg_env.tasks import Item
+from rg_env.dump import DumpWriter, GroupRecord, Phase
+from rg_env.errors import describe, refuse
+from rg_env.rewards import load_reward, set_rewards
+from rg_env.skyrl.env import RGDumpEnv, as_config
+from rg_env.skyrl.groups import Group, fill_groups, origin_of, record_groups, with_slots
+from rg_env.skyrl.tally import Tally, is_unsolved, write_over
+from rg_env.skyrl.turns import note_turns, noted_dialogs
+from rg_env.tasks.item import ENV_CLASS
+
+if TYPE_CHECKING:
+    from rg_env.rollout_log import RolloutLog
 
 
 class RGDumpGenerator(SkyRLGymGenerator):
@@ -44,21 +44,28 @@ class RGDumpGenerator(SkyRLGymGenerator):
         self, *args: Any, writer: DumpWriter | None = None, log_folder: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
+        if self.batched:
+            from rg_env.skyrl.checks import NOT_BATCHED
+
+            refuse("generator.batched", True, NOT_BATCHED)
         self.config = as_config(getattr(self.skyrl_gym_cfg, "rg_dump", None))
         self.writer = writer
-        self.summaries = {phase: StepSummary(self.config) for phase in Phase}
-        """Of the groups of each phase since `take_summary`."""
-        self.reward_errors: set[str] = set()
+        self._evaluation = Tally(self.config)
+        self._reward_errors: set[str] = set()
         """What the reward function's failures were, each logged once."""
-        self.rollout_log = RolloutLog(log_folder) if self.config.debug_logging and log_folder else None
+        self.rollout_log: RolloutLog | None = None
+        if self.config.debug_logging and log_folder:
+            from rg_env.rollout_log import RolloutLog
+
+            self.rollout_log = RolloutLog(log_folder)
         self._reward = load_reward(self.config, log_folder)
-        self._reader = TurnReader(self.tokenizer)
+        note_turns(self)
         self._calls = itertools.count()
         self._has_failed = False
 
-    def take_summary(self, phase: Phase) -> StepSummary:
-        """The counts over the groups of a phase, which start again at 0."""
-        taken, self.summaries[phase] = self.summaries[phase], StepSummary(self.config)
+    def take_evaluation(self) -> Tally:
+        """The tally of the evaluation that has just ended: of all its groups since the last call."""
+        taken, self._evaluation = self._evaluation, Tally(self.config)
         return taken
 
     async def generate(self, input_batch: GeneratorInput, disable_tqdm: bool = False) -> GeneratorOutput:
@@ -67,21 +74,24 @@ class RGDumpGenerator(SkyRLGymGenerator):
         Returns:
             SkyRL's output with final rewards, in SkyRL's form (a float, or a list per token with the reward on the last
             one), with masked rollouts out of the loss and our metrics added. In training, `group_ids` and `masked` say
-            of each row which group it is of, and whether it is kept out of the loss. Rows of other environments are not
-            changed.
+            of each row which group it is of, and whether it is kept out of the loss, and `groups` has the group's
+            record. Rows of other environments are not changed.
         """
         origin = origin_of(input_batch, self.writer, self.inference_engine_client, next(self._calls))
-        began, batch = time.time(), with_slots(input_batch)
-        output = await super().generate(batch, disable_tqdm or self.config.suppress_base_env_logs)
-        groups = read_groups(batch, output, self._reader, began)
+        began, batch = time.time(), with_slots(input_batch)  # rollouts are made
+        with noted_dialogs() as dialogs:
+            output = await super().generate(batch, disable_tqdm or self.config.suppress_base_env_logs)
+        # Their environments have filled in text and verdict. What follows completes, judges and records them.
+        groups = fill_groups(batch, output, dialogs=dialogs, tokenizer=self.tokenizer, began=began)
         ours = [group for group in groups if group.env_class == ENV_CLASS]
-        if self.batched:
-            _share_generation([rollout.stopwatch for group in ours for rollout in group.rollouts if rollout.stopwatch])
         for group in ours:
             await self._reward_group(group, output, penalize=origin.phase is Phase.TRAIN)
         records = record_groups(origin, groups, output, {ENV_CLASS: self.config.solved_at})
-        self._add_metrics(output, groups, [record for record in records if record.environment == ENV_CLASS])
-        self.summaries[origin.phase].count_groups(records)
+        if origin.phase is Phase.TRAIN and not self.config.train_unsolved:
+            self._leave_out_unsolved(output)
+        self._add_metrics(output, records)
+        if origin.phase is Phase.EVAL:
+            self._evaluation.count(records)
         if self.rollout_log is not None:
             self.rollout_log.log_groups(records)
         if self.writer is not None:
@@ -131,8 +141,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
             zero_on_non_stop=self.generator_cfg.zero_reward_on_non_stop,
             custom=await self._reward.rate_async(group.rollouts, self.config) if self._reward else None,
         )
-        for error in {rollout.reward_error for rollout in group.rollouts} - self.reward_errors - {""}:
-            self.reward_errors.add(error)
+        for error in {rollout.reward_error for rollout in group.rollouts} - self._reward_errors - {""}:
+            self._reward_errors.add(error)
             logger.warning("the reward function failed, so its groups are not trained on: {}", error)
         for rows, rollout in zip(group.rows, group.rollouts, strict=True):
             if rows:
@@ -142,46 +152,23 @@ class RGDumpGenerator(SkyRLGymGenerator):
             for row in rows if rollout.masked else ():
                 output["loss_masks"][row] = [0] * len(output["loss_masks"][row])
 
-    def _add_metrics(self, output: GeneratorOutput, groups: Sequence[Group], records: Sequence[GroupRecord]) -> None:
-        """Add ours to SkyRL's rollout metrics, of which those that depend on rewards are computed again.
+    def _leave_out_unsolved(self, output: GeneratorOutput) -> None:
+        """Take the rows of groups without a solved rollout out of the loss. Their rewards stay."""
+        for row, record in enumerate(output["groups"]):
+            if is_unsolved(record, self.config.solved_at):
+                output["masked"][row] = True
+                output["loss_masks"][row] = [0] * len(output["loss_masks"][row])
 
-        Args:
-            records: of the groups of rg_dump.
+    def _add_metrics(self, output: GeneratorOutput, records: Sequence[GroupRecord]) -> None:
+        """Put ours into SkyRL's rollout metrics, of which those that depend on rewards are computed again.
+
+        These are of one call. `RGTrainerMixin` writes those of the step or evaluation over them.
         """
         metrics = output["rollout_metrics"] = dict(output.get("rollout_metrics") or {})
         if self.writer is not None:
             metrics["rg_dump/max_groups_not_on_disk"] = self.writer.missing
-        if not records:
-            return
-        env_classes = [""] * len(output["response_ids"])
-        episodes = list(output.get("env_metrics") or [{} for _ in env_classes])
-        for group in groups:
-            for rollout, rows in zip(group.rollouts, group.rows, strict=True):
-                for row in rows:
-                    env_classes[row] = group.env_class
-                if rows and isinstance(group.question, Item):
-                    counts = rollout.verdict.scored.status.is_counted
-                    solved_at = self.config.solved_at
-                    episodes[rows[-1]] = episode_metrics(group.question, rollout.verdict, solved_at) if counts else {}
-        # SkyRL computed loss-mask and timing metrics before overlong filtering: those stay.
-        totals = [sum(reward) if isinstance(reward, list) else reward for reward in output["rewards"]]
-        metrics |= get_rollout_metrics(output["response_ids"], totals, episodes, env_classes)
-        outcomes = Counter(record.outcome for record in records)
-        for outcome in Outcome:
-            metrics[f"rg_dump/mean_{outcome}"] = outcomes[outcome] / len(records)
-        metrics["rg_dump/mean_no_signal"] = sum(record.no_signal for record in records) / len(records)
-        rollouts = [rollout for record in records for rollout in record.rollouts]
-        responses = answered(rollouts)
-        if responses:
-            metrics["rg_dump/mean_score"] = sum(rollout.score for rollout in responses) / len(responses)
-            metrics["rg_dump/mean_penalty_factor"] = sum(r.penalty_factor for r in responses) / len(responses)
-        masked = [rollout.masked for group in groups if group.env_class == ENV_CLASS for rollout in group.rollouts]
-        metrics["rg_dump/mean_masked"] = sum(masked) / len(masked)
-        metrics["rg_dump/mean_no_response"] = 1 - len(responses) / len(rollouts)
-
-
-def _share_generation(watches: Sequence[Stopwatch]) -> None:
-    """All responses of a batch arrive together, and are then scored one after the other."""
-    arrived = min((watch.began + watch.generation for watch in watches), default=0.0)
-    for watch in watches:
-        watch.generation = max(0.0, arrived - watch.began)
+        if any(record.environment == ENV_CLASS for record in records):
+            # SkyRL computed loss-mask and timing metrics before overlong filtering: those stay.
+            totals = [sum(reward) if isinstance(reward, list) else reward for reward in output["rewards"]]
+            metrics |= get_rollout_metrics(output["response_ids"], totals)
+        write_over(metrics, Tally(self.config, records))

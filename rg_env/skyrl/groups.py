@@ -1,13 +1,15 @@
-"""What a generator of SkyRL's returned, read back as groups of rollouts, and their records.
+"""The groups of one `generate()` call: their rollouts are made before it, and filled and recorded after it.
+
+In this order: `with_slots` makes a `Rollout` for each row, its environment fills in text and verdict, `fill_groups`
+what only SkyRL's output says, the rules of groups judge it (`RGDumpGenerator`; none with a `Recorder`), and
+`record_groups` makes the records.
 
 Invariant: nothing is guessed. Every row of the output belongs to one rollout, in the order in which the rollouts were
 asked for, or the whole call is an error. A rollout of rg_dump is the `Rollout` that its environment filled: text,
 verdict and reward are of this one object. The reward of any other is the one in the output, and its score is the sum of
 all rewards that its environment gave, whatever their range.
 
-Of other environments, what the model wrote and what it was shown after that are decoded from the tokens of the output;
-the loss mask says which is which. Not covered: what an environment's `init` adds to the prompt of the row, images, and
-the stop reason of a turn that is not the last one of its row, which SkyRL does not keep.
+Their turns are read by `turns.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,17 +24,15 @@ from typing import Any
 
 from skyrl.train.generators.base import GeneratorInput, GeneratorOutput, TrajectoryID
 
-from rg_env.dataset import ENV_CLASS
 from rg_env.dump import DumpWriter, GroupRecord, Phase
 from rg_env.dump.schema import Message
 from rg_env.errors import RGEnvError
-from rg_env.rewards import Origin, Prompt, Rollout, Stopwatch, group_record
+from rg_env.rollout import Origin, Prompt, Rollout, Stopwatch, group_record
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict
 from rg_env.skyrl.env import SLOT
+from rg_env.skyrl.turns import Dialog, Turns, as_messages, read_turns, without_end
 from rg_env.tasks import Item
-
-_MARK = "\x02content\x02"
-_BASE = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]
+from rg_env.tasks.item import ENV_CLASS
 
 
 @dataclass(slots=True)
@@ -93,11 +92,16 @@ def with_slots(batch: GeneratorInput) -> GeneratorInput:
     return {**batch, "env_extras": with_slot}
 
 
-def read_groups(batch: GeneratorInput, output: GeneratorOutput, reader: TurnReader, began: float) -> list[Group]:
-    """The groups of a call in order of appearance.
+def fill_groups(
+    batch: GeneratorInput, output: GeneratorOutput, *, dialogs: Sequence[Dialog], tokenizer: Any, began: float
+) -> list[Group]:
+    """The groups of a call in order of appearance, with everything that the output says filled into their rollouts.
 
     Args:
         batch: from `with_slots`.
+        dialogs: what the environments got and returned, in the order of the batch; of another length if the generator
+            did not run one agent loop for each rollout.
+        tokenizer: of the policy.
         began: when the call began, in seconds since 1970-01-01 UTC.
 
     Raises:
@@ -107,9 +111,10 @@ def read_groups(batch: GeneratorInput, output: GeneratorOutput, reader: TurnRead
     stop_reasons = output.get("stop_reasons")
     all_extras = batch.get("env_extras") or [None] * len(batch["prompts"])
     names, rows_of_each = _names_and_rows(batch, output)
+    knows_dialogs = len(dialogs) == len(names)
     for number, (name, rows) in enumerate(zip(names, rows_of_each, strict=True)):
         env_class, extras = batch["env_classes"][number], all_extras[number] or {}
-        prompt = _as_messages(batch["prompts"][number])
+        prompt = as_messages(batch["prompts"][number])
         rollout: Rollout = extras.get(SLOT) or Rollout()
         rollout.repetition = name.repetition_id
         rollout.stop_reason = stop_reasons[rows[-1]] if rows and stop_reasons else None
@@ -120,9 +125,12 @@ def read_groups(batch: GeneratorInput, output: GeneratorOutput, reader: TurnRead
                 rollout.response_tokens = sum(len(output["response_ids"][row]) for row in rows)
             elif rows:
                 rollout.verdict = Verdict.no_response(f"the rollout failed ({rollout.stop_reason})")
-            rollout.conversation = [*prompt, {"role": "assistant", "content": reader.without_end(rollout.text)}]
+            rollout.conversation = [*prompt, {"role": "assistant", "content": without_end(rollout.text, tokenizer)}]
         else:
-            _set_turns(rollout, prompt, output, rows, reader)
+            dialog = dialogs[number] if knows_dialogs else None
+            shown = dialog.prompt if dialog is not None and dialog.prompt is not None else prompt
+            turns = read_turns(dialog, output, rows, tokenizer)
+            _set_turns(rollout, shown, turns, output, rows)
             rollout.stopwatch = _stopwatch(output, rows, began)
         if name.instance_id not in groups:
             question = rollout.item or _prompt_of(env_class, prompt, extras)
@@ -139,8 +147,8 @@ def read_groups(batch: GeneratorInput, output: GeneratorOutput, reader: TurnRead
 def record_groups(
     origin: Origin, groups: Sequence[Group], output: GeneratorOutput, solved_at: Mapping[str, float]
 ) -> list[GroupRecord]:
-    """The records of a call's groups. In training, two lists are put into the output: `group_ids`, the id of each row's
-    group in the record, and `masked`, whether the row is kept out of the loss.
+    """The records of a call's groups. In training, lists are put into the output that say of each row: `groups`, the
+    record of its group, `group_ids`, the id of that, and `masked`, whether the row is kept out of the loss.
 
     SkyRL slices and concatenates these lists as all others. Step-wise rows have a `trajectory_id`; here all have.
 
@@ -154,12 +162,13 @@ def record_groups(
     if origin.phase is Phase.TRAIN:
         count = len(output["response_ids"])
         ids, masked, names = [""] * count, [False] * count, [TrajectoryID("", 0)] * count
+        of_rows: list[GroupRecord | None] = [None] * count
         for group, record in zip(groups, records, strict=True):
             for rollout, rows in zip(group.rollouts, group.rows, strict=True):
                 for row in rows:
-                    ids[row], masked[row] = record.group_id, rollout.masked
+                    ids[row], masked[row], of_rows[row] = record.group_id, rollout.masked, record
                     names[row] = TrajectoryID(group.uid, rollout.repetition)
-        output.update({"group_ids": ids, "masked": masked, "trajectory_ids": names})
+        output.update({"groups": of_rows, "group_ids": ids, "masked": masked, "trajectory_ids": names})
     return records
 
 
@@ -193,23 +202,20 @@ def _names_and_rows(batch: GeneratorInput, output: GeneratorOutput) -> tuple[Seq
     return names, rows
 
 
-def _set_turns(
-    rollout: Rollout, prompt: Sequence[Message], output: GeneratorOutput, rows: range, reader: TurnReader
-) -> None:
-    """Set what the output says about a rollout of another environment: its turns and its score."""
+def _set_turns(rollout: Rollout, prompt: Sequence[Message], turns: Turns, output: GeneratorOutput, rows: range) -> None:
+    """Set what is known of a rollout of another environment: its turns and its score."""
+    reasons: list[str | None] = [None] * len(turns.tokens)
     stop_reasons = output.get("stop_reasons")
-    said: list[Message] = []
-    rollout.turns = []
-    for row in rows:
-        messages, tokens = reader.read_turns(output["response_ids"][row], output["loss_masks"][row])
-        said += messages
-        reasons = [None] * (len(tokens) - 1) + [stop_reasons[row] if stop_reasons else None]
-        rollout.turns += [
-            {"tokens": count, "stop_reason": reason} for count, reason in zip(tokens, reasons, strict=False)
-        ]
-    rollout.conversation = [*prompt, *said]
-    counts = [turn["tokens"] for turn in rollout.turns]
-    rollout.response_tokens = None if None in counts else sum(counts)
+    if stop_reasons and len(rows) == len(reasons):
+        reasons = [stop_reasons[row] for row in rows]  # step-wise: a row for each turn
+    elif stop_reasons and reasons:
+        reasons[-1] = stop_reasons[rows[-1]]
+    rollout.turns = [
+        {"tokens": count, "stop_reason": reason} for count, reason in zip(turns.tokens, reasons, strict=True)
+    ]
+    rollout.conversation = [*prompt, *turns.messages]
+    known = [count for count in turns.tokens if count is not None]
+    rollout.response_tokens = sum(known) if len(known) == len(turns.tokens) else None
     if rows:
         score = sum(_total(output["rewards"][row]) for row in rows)
         rollout.verdict = Verdict(ParsedResponse(None, None, None), AnswerScore(None, None, score, Status.OK))
@@ -220,13 +226,6 @@ def _prompt_of(env_class: str, messages: Sequence[Message], extras: Mapping[str,
     digest = hashlib.blake2b(json.dumps([env_class, messages]).encode(), digest_size=8).hexdigest()
     task = str(extras.get("data_source") or env_class)
     return Prompt(env_class, task, f"{task}-{digest}")
-
-
-def _as_messages(prompt: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """A prompt of SkyRL's; content that is no text is JSON."""
-    contents = [message.get("content") for message in prompt]
-    texts = [content if isinstance(content, str) else json.dumps(content) for content in contents]
-    return [{"role": str(message["role"]), "content": text} for message, text in zip(prompt, texts, strict=True)]
 
 
 def _total(reward: float | Sequence[float]) -> float:
@@ -244,100 +243,3 @@ def _stopwatch(output: GeneratorOutput, rows: range, began: float) -> Stopwatch 
     watch.generation = splits["llm"][row] if "llm" in splits else times[row]
     watch.scoring = splits["env"][row] if "env" in splits else 0.0
     return watch
-
-
-class TurnReader:
-    """Reads the turns of a rollout back from its tokens. Knows the marks of the tokenizer's chat template.
-
-    Tokens with loss mask 1 are the model's, runs of 0 are observations; the text of a message is the decoded text,
-    without the marks that the template puts around it. Where its marks are not found, the observation is one message of
-    the user. Where the whole loss mask is 0 (overlong filtering), only the marks separate turns, and the number of
-    tokens of each is unknown if there are several.
-
-    Args:
-        tokenizer: of the policy. Without a chat template only the end tokens are known.
-    """
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-        tokens = (getattr(tokenizer, name, None) for name in ("eos_token", "pad_token"))
-        self._ends = [token for token in tokens if isinstance(token, str) and token]
-        self._header, end_of_turn = (mark.strip() for mark in self._marks_of("assistant"))
-        self._ends += [end_of_turn] if end_of_turn else []
-        marks = [(*self._marks_of(role), role) for role in ("user", "tool", "system")]
-        longest_first = sorted((mark for mark in marks if mark[0]), key=lambda mark: -len(mark[0]))
-        blocks = [f"{re.escape(start)}(?P<{role}>.*?){re.escape(end.rstrip())}" for start, end, role in longest_first]
-        self._block = re.compile("|".join(blocks), re.DOTALL) if blocks else re.compile("(?!)")
-
-    def without_end(self, text: str) -> str:
-        """A response without the end token, which SkyRL's HTTP client may leave and a chat template adds again."""
-        for end in self._ends[:2]:
-            text = text.removesuffix(end)
-        return text
-
-    def read_turns(self, ids: Sequence[int], mask: Sequence[int]) -> tuple[list[Message], list[int | None]]:
-        """The messages in the response of one output row, and the number of tokens of each assistant's turn."""
-        if not any(mask):
-            messages = self._read_unmasked(self._decode(ids))
-            turns = sum(message["role"] == "assistant" for message in messages)
-            return messages, [len(ids)] if len(messages) == 1 else [None] * turns
-        messages, counts = [], list[int | None]()
-        for is_models, run in itertools.groupby(zip(ids, mask, strict=True), key=lambda pair: bool(pair[1])):
-            tokens = [token for token, _ in run]
-            if is_models:
-                messages.append(self._read_assistant(self._decode(tokens)))
-                counts.append(len(tokens))
-            else:
-                messages += self._read_observation(self._decode(tokens))
-        return messages, counts
-
-    def _read_observation(self, text: str) -> list[Message]:
-        """The messages in what the model was shown between two turns."""
-        if messages := [_message_in(block) for block in self._block.finditer(text)]:
-            return messages
-        for end in self._ends:
-            text = text.removeprefix(end)
-        if self._header and self._header in text:
-            text = text.rpartition(self._header)[0]
-        return [{"role": "user", "content": text}] if text.strip() else []
-
-    def _read_unmasked(self, text: str) -> list[Message]:
-        """All messages of a response; what is in no message of another role is the assistant's."""
-        messages, end = list[Message](), 0
-        for block in [*self._block.finditer(text), None]:
-            said = text[end : block.start() if block else None]
-            opened = said.lstrip("\n")
-            if self._header and opened.startswith(self._header):
-                said = opened.removeprefix(self._header).removeprefix("\n")
-            messages.append(self._read_assistant(said))
-            if block:
-                messages.append(_message_in(block))
-                end = block.end()
-        return messages
-
-    def _read_assistant(self, text: str) -> Message:
-        """What the model wrote, without the end of its turn."""
-        for end in self._ends:
-            if text.rstrip("\n").endswith(end):
-                return {"role": "assistant", "content": text.rstrip("\n").removesuffix(end)}
-        return {"role": "assistant", "content": text}
-
-    def _decode(self, ids: Sequence[int]) -> str:
-        text: str = self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        return text
-
-    def _marks_of(self, role: str) -> tuple[str, str]:
-        """What the chat template puts before and after a message of a role; empty where that cannot be told."""
-        base = _BASE[: 1 if role == "assistant" else 2]
-        try:
-            before = self._tokenizer.apply_chat_template(base, tokenize=False)
-            whole = self._tokenizer.apply_chat_template([*base, {"role": role, "content": _MARK}], tokenize=False)
-        except Exception:  # a template may refuse a role in its own way
-            return "", ""
-        start, mark, end = whole.removeprefix(before).partition(_MARK)
-        return (start, end) if mark and start.strip() and end.strip() and whole.startswith(before) else ("", "")
-
-
-def _message_in(block: re.Match[str]) -> Message:
-    role = str(block.lastgroup)
-    return {"role": role, "content": block[role]}

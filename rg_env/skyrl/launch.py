@@ -22,6 +22,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from skyrl.train.utils import initialize_ray
 
 from rg_env.errors import ConfigError, RGEnvError
+from rg_env.processes import SCRATCH, STOPPED_BY
 from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.logs import open_log
 from rg_env.terminal.reports import Reports
@@ -96,7 +97,7 @@ def _wait(task: Any, cfg: RGTrainConfig, reports: Reports) -> None:
     SIGTERM stops it as Ctrl-C does: a scheduler may send it to all processes of a job, and Ray's handler aborts. That
     needs the main thread, which alone handles signals.
     """
-    stopped, before = threading.Event(), None
+    stopped, before, parent = threading.Event(), None, os.getppid()
     if threading.current_thread() is threading.main_thread():
         before = signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     with socket.create_server(("127.0.0.1", 0)) as lifeline:  # closed when this process ends, however it ends
@@ -108,6 +109,7 @@ def _wait(task: Any, cfg: RGTrainConfig, reports: Reports) -> None:
             ray.get(job)
         except KeyboardInterrupt:
             logger.warning("stopping: closing the dump")
+            _tell_why(lifeline, _reason(parent, signal.SIGTERM if stopped.is_set() else signal.SIGINT))
             lifeline.close()
             ray.cancel(job, force=False)
             ray.wait([job], timeout=_STOP_SECONDS)
@@ -119,3 +121,22 @@ def _wait(task: Any, cfg: RGTrainConfig, reports: Reports) -> None:
         finally:
             if before is not None:
                 signal.signal(signal.SIGTERM, before)
+
+
+def _reason(parent: int, received: signal.Signals) -> str:
+    """Why the run is to stop: its supervisor sends SIGTERM for every signal, and the kernel if that is killed."""
+    if os.getppid() != parent:
+        return "killed"
+    name = received.name
+    with contextlib.suppress(OSError, KeyError):
+        name = Path(os.environ[SCRATCH], STOPPED_BY).read_text()
+    return f"stopped by {name}"
+
+
+def _tell_why(lifeline: socket.socket, reason: str) -> None:
+    """Send the reason to the task, which notes it in the manifest; it may not be connected yet."""
+    lifeline.settimeout(_POLL)
+    with contextlib.suppress(OSError):
+        connection, _ = lifeline.accept()
+        with connection:
+            connection.sendall(reason.encode())

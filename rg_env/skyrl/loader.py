@@ -32,7 +32,7 @@ from rg_env.dataset import Example, ReasoningGymDataset
 from rg_env.errors import ConfigError, need
 from rg_env.processes import die_with_parent, usable_cores
 from rg_env.tasks import hash64
-from rg_env.user_code import import_named, inherited_modules
+from rg_env.user_code import import_named, modules_of_tasks
 
 
 class _RunRows(Dataset[Example]):
@@ -66,7 +66,7 @@ def _begin_worker(number: int) -> None:
     parent = multiprocessing.parent_process()
     if parent is not None and not parent.is_alive():  # it ended while this process was starting
         os._exit(1)
-    import_named(inherited_modules())
+    import_named(modules_of_tasks())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the trainer ends us
 
 

@@ -25,7 +25,9 @@ from skyrl.train.utils.trainer_utils import ResumeMode
 from rg_env.dump import DumpWriter, claim_run, write_manifest
 from rg_env.errors import ConfigError
 from rg_env.skyrl.generator import RGDumpGenerator
-from rg_env.skyrl.groups import TurnReader, origin_of, read_groups, record_groups, with_slots
+from rg_env.skyrl.groups import fill_groups, origin_of, record_groups, with_slots
+from rg_env.skyrl.resumption import as_settings
+from rg_env.skyrl.turns import note_turns, noted_dialogs
 
 
 class Recorder(GeneratorInterface):
@@ -56,7 +58,8 @@ class Recorder(GeneratorInterface):
         self.generator = generator
         self.writer = writer
         self._solved_at = solved_at or {}
-        self._reader = TurnReader(tokenizer)
+        self._tokenizer = tokenizer
+        note_turns(generator)
         self._calls = itertools.count()
         self._takes_tqdm = "disable_tqdm" in inspect.signature(generator.generate).parameters
 
@@ -70,8 +73,9 @@ class Recorder(GeneratorInterface):
         origin = origin_of(input_batch, self.writer, engine, next(self._calls))
         began, batch = time.time(), with_slots(input_batch)
         options = {"disable_tqdm": disable_tqdm} if self._takes_tqdm else {}
-        output = await self.generator.generate(batch, **options)
-        groups = read_groups(batch, output, self._reader, began)
+        with noted_dialogs() as dialogs:
+            output = await self.generator.generate(batch, **options)
+        groups = fill_groups(batch, output, dialogs=dialogs, tokenizer=self._tokenizer, began=began)
         records = record_groups(origin, groups, output, self._solved_at)
         if self.writer is not None:
             await self.writer.write(records)
@@ -88,9 +92,9 @@ def open_dump(cfg: SkyRLTrainConfig, folder: str | Path) -> DumpWriter:
     Raises:
         DumpError: the folder cannot be written, or another process writes this run.
     """
-    run_id, attempt = claim_run(cfg.trainer.ckpt_path, resuming=resumes(cfg))
+    run_id, attempt = claim_run(cfg.trainer.ckpt_path, resuming=resumes(cfg), settings=as_settings(cfg))
     writer = DumpWriter(folder, run_id, attempt)
-    facts = {"attempt": attempt, "model": cfg.trainer.policy.model.path, "settings": asdict(cfg)}
+    facts = {"attempt": attempt, "kind": "train", "model": cfg.trainer.policy.model.path, "settings": asdict(cfg)}
     write_manifest(writer.folder, run_id, facts)
     return writer
 

@@ -1,9 +1,11 @@
-"""Where a run writes, and which run it continues: starting anew never writes into another run's folder.
+"""Where a run writes, and which run it continues.
 
-The paths of a recipe share a folder, such as `runs/NAME`. A new run gets `runs/NAME-DATE-TIME` in its place, and
-`runs/NAME` becomes a link to it. With `trainer.resume_mode=latest` the run that the link names is continued; where it has
-no checkpoint, a new run begins. Paths from the command line and URLs are kept, and so are the paths of a recipe that
-share no folder, or one with other files in it.
+Invariant: starting anew never writes into the folder of another run or evaluation, whatever lies beside it.
+The paths of a recipe share a folder, such as `runs/NAME`, whose last part `trainer.run_name` replaces. A new run gets
+`runs/NAME-DATE-TIME`, and `runs/NAME` becomes a link to it. Anything else of that name is left as it is, and there is no
+link. With `trainer.resume_mode=latest`, the newest of these runs is continued if it has a checkpoint.
+Not covered: a path from the command line or a URL is used as it is, and so are the paths of a recipe that share no
+folder; only checkpoints and models of other runs in them are protected.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -11,17 +13,28 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rg_env.config import PREFIX
-from rg_env.errors import ConfigError, refuse
-from rg_env.settings import set_value, value_of
+from loguru import logger
 
-PATHS = ("trainer.ckpt_path", "trainer.export_path", "trainer.log_path", f"{PREFIX}.dump_dir")
+from rg_env.atomic import make_new_folder
+from rg_env.config import PREFIX
+from rg_env.dump.manifest import read_run_file
+from rg_env.errors import refuse
+from rg_env.settings import set_value, value_of
+from rg_env.skyrl.resumption import step_in
+
+_CKPT, _EXPORT, _NAME = "trainer.ckpt_path", "trainer.export_path", "trainer.run_name"
+_PARTS = {_CKPT: "checkpoints", _EXPORT: "exports", "trainer.log_path": "logs", f"{PREFIX}.dump_dir": "dumps"}
+"""The settings of a run's paths, and where they are in its folder unless a recipe says otherwise."""
+PATHS = tuple(_PARTS)
+_WITHOUT_RECIPE = Path("runs", "train")
 _STEP = re.compile(r"global_step_(\d+)")
+_STAMP = re.compile(r"-\d{8}-\d{6}")
+"""What the name of a run's folder has after the name of its link."""
 
 
 @dataclass(frozen=True)
@@ -29,120 +42,195 @@ class RunFolder:
     """Where a run writes.
 
     Attributes:
-        link: the folder that the paths of the recipe share; None if there is none.
-        paths: the settings of these paths.
-        continues: whether the run that `link` names is continued.
+        link: `runs/NAME`, which will name the run; None if its paths are used as they are.
+        parts: the settings of the paths in the run's folder, and their names there.
+        continued: the folder of the run that is continued; None: it gets a new one.
     """
 
     link: Path | None
-    paths: tuple[str, ...]
-    continues: bool
+    parts: Mapping[str, str]
+    continued: Path | None = None
 
     @classmethod
-    def of(cls, cfg: Any, typed: Collection[str]) -> RunFolder:
-        """Decide where a run writes.
+    def of(cls, cfg: Any, given: Collection[str], typed: Collection[str]) -> RunFolder:
+        """Decide where a run writes. Nothing is made or changed.
 
         Args:
-            cfg: its settings, with absolute paths.
-            typed: names of the settings on the command line.
+            given: names of the settings that somebody has set.
+            typed: those of them that are on the command line.
 
         Raises:
-            ConfigError: SkyRL would delete each new checkpoint, because the folder has later ones.
+            ConfigError: `latest` is to continue a run in a folder where the link would be.
         """
-        own = {name: Path(value_of(cfg, name)) for name in PATHS if "://" not in str(value_of(cfg, name))}
-        placed = {name: path for name, path in own.items() if name not in typed}
-        shared = {path.parent for path in placed.values()}
-        link = shared.pop() if len(shared) == 1 else None
-        if link is not None and _has_other_files(link, {path.name for path in placed.values()}):
-            link = None
-        continues = cfg.trainer.resume_mode == "latest" and (
-            "://" in str(cfg.trainer.ckpt_path) or newest_step(cfg) is not None  # SkyRL looks behind a URL itself
-        )
-        if not continues and (link is None or "trainer.ckpt_path" not in placed):
-            _refuse_later_steps(cfg)
-        return cls(link, tuple(placed), continues)
+        shared, parts = _shared_folder(cfg, given, typed)
+        if shared is None:
+            return cls(None, {})
+        name = cfg.trainer.run_name if _NAME in given else shared.name
+        link = shared.with_name(name) if is_folder_name(name) else shared  # the checks refuse other names
+        if cfg.trainer.resume_mode != "latest":
+            return cls(link, parts)
+        if _CKPT in parts:
+            return cls(link, parts, _newest_run_with_checkpoint(link, parts[_CKPT]))
+        return cls(link, parts, _folder_of_the_run_in(value_of(cfg, _CKPT)))
+
+    def place(self, cfg: Any) -> None:
+        """Set the paths to the run that is continued; those of a new run go through the link, where a check reads."""
+        if self.link is not None:
+            self._set_paths(cfg, self.continued or self.link)
 
     def enter(self, cfg: Any) -> None:
-        """Make the folder of the run and the link to it, and set the paths to it."""
+        """Make the folder of a new run and the link to it, and set the paths to it.
+
+        Raises:
+            ConfigError: the folder cannot be made.
+        """
         if self.link is None:
             return
-        folder = self.link.resolve() if self.continues else _new_folder(self.link)
-        for name in self.paths:
-            set_value(cfg, name, str(folder / Path(value_of(cfg, name)).name))
+        if self.continued is None:
+            folder = make_new_folder(self.link)
+            _link(self.link, folder)
+            self._set_paths(cfg, folder)
+        if cfg.trainer.run_name == type(cfg.trainer).run_name:  # nobody has set it
+            cfg.trainer.run_name = self.link.name
+
+    def _set_paths(self, cfg: Any, folder: Path) -> None:
+        for name, part in self.parts.items():
+            set_value(cfg, name, str(folder / part))
 
 
-def _has_other_files(folder: Path, names: set[str]) -> bool:
-    """Whether a folder has more in it than a run would write."""
-    return folder.is_dir() and not folder.is_symlink() and any(path.name not in names for path in folder.iterdir())
+def is_folder_name(name: str) -> bool:
+    """Whether a run's name can be that of its folder."""
+    return name.strip() not in ("", ".", "..") and "/" not in name
 
 
-def _new_folder(link: Path) -> Path:
-    """A new folder beside `link`, which then links to it. A real folder of that name is renamed."""
-    link.parent.mkdir(parents=True, exist_ok=True)
-    while True:
-        folder = link.with_name(f"{link.name}-{time.strftime('%Y%m%d-%H%M%S')}")
-        try:
-            folder.mkdir()
-            break
-        except FileExistsError:  # another run began in this second
-            time.sleep(0.1)
-        except OSError as error:
-            raise ConfigError(f"{folder}: cannot be made ({error.strerror}); choose other paths") from None
-    if link.exists() and not link.is_symlink():
-        link.rename(folder.with_name(f"{folder.name}-before"))
-    draft = folder.with_name(f".{folder.name}.link")
-    draft.symlink_to(folder.name)
-    os.replace(draft, link)  # noqa: PTH105  # a path with a link at its end
+def _shared_folder(cfg: Any, given: Collection[str], typed: Collection[str]) -> tuple[Path | None, dict[str, str]]:
+    """The folder that the paths of a recipe share, and the names of all paths that are in it.
+
+    A path that nobody has set is there, too. If nobody has set any, all are in one of our own.
+    """
+    unset = {name: part for name, part in _PARTS.items() if name not in given}
+    if len(unset) == len(_PARTS):
+        return _WITHOUT_RECIPE.absolute(), unset
+    paths = {}
+    for name in PATHS:
+        text = str(value_of(cfg, name))
+        if name in given and name not in typed and "://" not in text:
+            paths[name] = Path(text).expanduser().absolute()
+    folders = {path.parent for path in paths.values()}
+    if len(folders) != 1:
+        return None, {}
+    folder = folders.pop()
+    if Path.cwd().is_relative_to(folder):  # such as `dump_dir: dumps`: nothing there is the name of a run
+        return None, {}
+    return folder, unset | {name: path.name for name, path in paths.items()}
+
+
+# ------------------------------------------------------------------------------------------------- which run it is
+def _newest_run_with_checkpoint(link: Path, checkpoints: str) -> Path | None:
+    """The run that the link names, or without a link the newest by its name; None if it has no checkpoint.
+
+    Raises:
+        ConfigError: there is a folder with a checkpoint in the link's place.
+    """
+    folder = link.resolve() if _is_our_link(link) else None
+    if folder is None:
+        if step_in(link / checkpoints) is not None:
+            stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(link.stat().st_mtime))
+            refuse(
+                "trainer.resume_mode",
+                "latest",
+                f"{link} is a folder, and rg_env continues only runs that it made a folder for; to continue this one, "
+                f"rename it to {link.name}-{stamp}; for a new run set trainer.resume_mode=none",
+            )
+        folder = max(_runs_named(link), key=lambda run: run.name, default=None)
+    if folder is None or step_in(folder / checkpoints) is None:
+        return None
     return folder
 
 
-def _refuse_later_steps(cfg: Any) -> None:
-    """SkyRL keeps the checkpoints of the highest steps: a new run among later ones would lose each of its own."""
-    path = Path(cfg.trainer.ckpt_path)
-    if "://" in str(path) or cfg.trainer.max_ckpts_to_keep < 0 or cfg.trainer.ckpt_interval < 0 or not path.is_dir():
+def _runs_named(link: Path) -> Iterator[Path]:
+    if not link.parent.is_dir():
         return
-    resumed = _STEP.search(str(cfg.trainer.resume_path or ""))
-    start = int(resumed[1]) if cfg.trainer.resume_mode == "from_path" and resumed else 0
-    steps = [int(match[1]) for entry in path.iterdir() if (match := _STEP.fullmatch(entry.name))]
-    if steps and max(steps) > start:
-        refuse(
-            "trainer.ckpt_path",
-            str(path),
-            f"has a checkpoint of step {max(steps)}, and SkyRL would delete each new one with a lower step; "
-            "choose another folder, or continue with trainer.resume_mode=latest",
-        )
+    for path in link.parent.iterdir():
+        has_name = path.name.startswith(link.name) and _STAMP.fullmatch(path.name.removeprefix(link.name))
+        if has_name and path.is_dir():
+            yield path
 
 
-def check_resumption(cfg: Any) -> Iterator[tuple[str, str]]:
-    """The settings, and what would be right, with which a run cannot be resumed."""
-    trainer, path = cfg.trainer, str(cfg.trainer.resume_path or "")
-    if trainer.resume_mode == "from_path" and "global_step_" not in Path(path).name:
-        yield "trainer.resume_path", "trainer.resume_mode=from_path needs a checkpoint, such as …/global_step_40"
-    elif trainer.resume_mode == "from_path" and "://" not in path and not Path(path).is_dir():
-        yield "trainer.resume_path", "there is no such folder"
-    if trainer.resume_mode == "latest" and trainer.ckpt_interval < 0 and newest_step(cfg) is not None:
-        right = f"SkyRL cannot resume from {trainer.ckpt_path} with that; set it to 0 to write no more checkpoints, "
-        yield "trainer.ckpt_interval", f"{right}or set trainer.resume_mode=none for a new run"
+def _is_our_link(link: Path) -> bool:
+    """Whether a link names a run beside it, as those do that rg_env makes."""
+    if not link.is_symlink():
+        return False
+    target = os.readlink(link)  # noqa: PTH115  # as text
+    return target.startswith(link.name) and bool(_STAMP.fullmatch(target.removeprefix(link.name)))
 
 
-def finished_at(cfg: Any) -> int | None:
-    """The last step of the run that `latest` would resume, if there is nothing left to train; else None.
-
-    SkyRL would start everything, evaluate and, with `max_training_steps`, train one step more. Not recognized: a run on
-    files that is limited by its epochs, because how many of their rows are too long is not known yet.
-    """
-    trainer, newest = cfg.trainer, newest_step(cfg)
-    if trainer.resume_mode != "latest" or newest is None:
+def _folder_of_the_run_in(ckpt_path: str) -> Path | None:
+    """The folder with the dump of the run whose checkpoints are in a folder of the user's own; None if unknown."""
+    if step_in(ckpt_path) is None:
         return None
-    limits = [] if trainer.max_training_steps is None else [trainer.max_training_steps]
-    if not cfg.data.train_data:
-        limits.append(cfg.rg_dump.size // trainer.train_batch_size * trainer.epochs)
-    return newest if limits and newest >= min(limits) else None
+    settings: Any = (read_run_file(ckpt_path) or {}).get("settings")
+    for name in f"{PREFIX}.dump_dir".split("."):
+        settings = settings.get(name) if isinstance(settings, dict) else None
+    folder = Path(str(settings)).parent
+    return folder if settings and folder.is_dir() else None
 
 
-def newest_step(cfg: Any) -> int | None:
-    """The step of the newest checkpoint in a local folder, as SkyRL notes it; None if there is none."""
+def _link(link: Path, folder: Path) -> None:
+    """Let the link name a folder beside it, unless something else has its name."""
+    if os.path.lexists(link) and not _is_our_link(link):
+        logger.warning("{} is no link that rg_env made, so it stays as it is; this run is in {}", link, folder)
+        return
+    draft = folder.with_name(f".{folder.name}.link")
     try:
-        return int(Path(cfg.trainer.ckpt_path, "latest_ckpt_global_step.txt").read_text())
-    except (OSError, ValueError):
-        return None
+        draft.symlink_to(folder.name)
+        os.replace(draft, link)  # noqa: PTH105  # a path with a link at its end
+    except OSError as error:  # not every disk has links
+        logger.warning("{} cannot be made ({}); this run is in {}", link, error.strerror, folder)
+
+
+# ----------------------------------------------------------------------------------------------------------- checks
+def check_run_name(cfg: Any) -> Iterator[tuple[str, str]]:
+    """A name that cannot be that of a folder."""
+    if not is_folder_name(cfg.trainer.run_name):
+        yield _NAME, "it names the run's folder; write a name without slashes"
+
+
+def refuse_what_is_of_another_run(cfg: Any, folder: RunFolder) -> None:
+    """Refuse to start among the checkpoints or models of another run.
+
+    SkyRL keeps the checkpoints of the highest steps, so that it would delete each new one with a lower step, and it
+    overwrites models of the same step.
+
+    Raises:
+        ConfigError: naming the path.
+    """
+    trainer = cfg.trainer
+    if trainer.resume_mode == "latest" and step_in(trainer.ckpt_path) is not None:
+        return
+    start = 0
+    resumed = Path(trainer.resume_path or "")
+    is_own = trainer.resume_mode == "from_path" and resumed.parent.resolve() == Path(trainer.ckpt_path).resolve()
+    if is_own and (match := _STEP.fullmatch(resumed.name)):
+        start = int(match[1])
+    if _CKPT not in folder.parts and trainer.ckpt_interval > 0 and not (is_own and trainer.max_ckpts_to_keep < 0):
+        last = _last_step_below(trainer.ckpt_path)
+        if last > start:
+            refuse(
+                _CKPT,
+                trainer.ckpt_path,
+                f"has a checkpoint of step {last}, and SkyRL would delete each new one with a lower step, or overwrite "
+                "it; choose another folder, or continue with trainer.resume_mode=latest",
+            )
+    if _EXPORT not in folder.parts and trainer.hf_save_interval > 0 and not is_own:
+        last = _last_step_below(trainer.export_path)
+        if last:
+            refuse(_EXPORT, trainer.export_path, f"has a model of step {last} of another run; choose another folder")
+
+
+def _last_step_below(path: str) -> int:
+    """The highest N of the folders global_step_N in a local folder; 0 if there is none."""
+    if "://" in path or not Path(path).is_dir():
+        return 0
+    matches = [_STEP.fullmatch(entry.name) for entry in Path(path).iterdir()]
+    return max((int(match[1]) for match in matches if match), default=0)

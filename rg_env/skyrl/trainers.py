@@ -18,6 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from loguru import logger
 from skyrl.backends.skyrl_train.training_batch import TrainingInputBatch
 from skyrl.train.dataset import PromptDataset
@@ -28,15 +29,21 @@ from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
 from torch.utils.data import DataLoader
 
 from rg_env.dataset import EvalSet
-from rg_env.dump import DumpWriter, Phase, TrainedRecord, close_all
+from rg_env.dump import DumpWriter, GroupRecord, TrainedRecord, close_all
+from rg_env.dump.manifest import note_in_manifest
+from rg_env.dump.schema import RG_DUMP
 from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.skyrl.loader import AsyncRows, TrainLoader
 from rg_env.skyrl.steps import numbers_line
+from rg_env.skyrl.tally import Tally, is_unsolved, why_every_reward_call_failed, write_over
+from rg_env.symptoms import WATCHED, collapse_line, phantom_line
 from rg_env.terminal.reports import Reports
 from rg_env.user_code import in_user_code
 
 _GROUPS, _MASKED = "rg_env_groups", "rg_env_masked"
 """Keys of a training batch's metadata: `group_ids` and `masked` of each row that is not padded."""
+_OVER_THE_BATCH = ("gae", "reinforce++")
+"""Estimators that do not compare the rollouts of a group. A user's own is taken to compare them."""
 _NAMED = 5
 """At most so many groups are named in a warning."""
 
@@ -89,25 +96,48 @@ class RecordingTrainer:
     def compute_advantages_and_returns(self, data: TrainingInputBatch) -> TrainingInputBatch:
         """As in SkyRL, but masked rows change no other row's advantages, and have none.
 
-        The estimators compare the rewards of equal uids, so that each masked row gets a uid of its own. A trajectory
-        that is left alone in its group has no advantage either: SkyRL would take its reward for it.
+        Not covered: `advantage_batch_normalize`, for which SkyRL takes the mean over all rows, padding included.
         """
         uids: list[str] = data.metadata["uids"]
-        masked = [*data.metadata.pop(_MASKED)]
+        masked: list[bool] = [*data.metadata.pop(_MASKED)]
         masked += [False] * (len(uids) - len(masked))  # the rows that SkyRL padded
+        without_advantage = masked
+        if self.cfg.trainer.algorithm.advantage_estimator not in _OVER_THE_BATCH:
+            without_advantage = self._with_those_left_alone(data, masked)
+
+        # GRPO, RLOO and MAXRL compare the rewards of equal uids: a masked row gets a uid of its own.
+        own_uids = []
+        for row, uid in enumerate(uids):
+            own_uids.append(f"{uid} masked {row}" if masked[row] else uid)
+        # GAE and REINFORCE++ whiten over the response mask, which a masked row still has.
+        response_mask = data["response_mask"]
+        unmasked = response_mask.clone()
+        unmasked[torch.tensor(masked)] = 0
+        can_whiten = unmasked.sum() > 1  # SkyRL's `masked_var` raises otherwise
+
+        data.metadata["uids"] = own_uids
+        data["response_mask"] = unmasked if can_whiten else response_mask
+        data = super().compute_advantages_and_returns(data)  # type: ignore[misc]
+        data.metadata["uids"], data["response_mask"] = uids, response_mask
+        data["advantages"][torch.tensor(without_advantage)] = 0.0
+        return data
+
+    def _with_those_left_alone(self, data: TrainingInputBatch, masked: Sequence[bool]) -> list[bool]:
+        """The masked rows, and those of a trajectory whose group has no other one that is not masked.
+
+        It has nothing to be compared with, and SkyRL would take its reward for the advantage.
+        """
+        uids: list[str] = data.metadata["uids"]
         step_wise = self.cfg.generator.step_wise_trajectories
         is_last = data.metadata["is_last_step"] if step_wise else [True] * len(uids)
-        rows = list(zip(uids, masked, is_last, strict=True))
-        with_masked = {uid for uid, is_masked, _ in rows if is_masked}
-        compared = Counter(uid for uid, is_masked, last in rows if last and not is_masked)
-        data.metadata["uids"] = [
-            f"{uid} masked {row}" if is_masked else uid for row, (uid, is_masked, _) in enumerate(rows)
-        ]
-        data = super().compute_advantages_and_returns(data)  # type: ignore[misc]
-        data.metadata["uids"] = uids
+        with_masked, compared = set[str](), Counter[str]()
+        for uid, is_masked, last in zip(uids, masked, is_last, strict=True):
+            if is_masked:
+                with_masked.add(uid)
+            elif last:
+                compared[uid] += 1
         alone = {uid for uid in with_masked if compared[uid] < 2}
-        data["advantages"][[row for row, uid in enumerate(uids) if masked[row] or uid in alone]] = 0.0
-        return data
+        return [is_masked or uid in alone for uid, is_masked in zip(uids, masked, strict=True)]
 
     def train_critic_and_policy(self, data: TrainingInputBatch) -> Any:
         """As in SkyRL. Once it has returned, the groups are recorded as trained on."""
@@ -150,6 +180,12 @@ def _uid_of_each_copy(output: GeneratorOutput, uids: Sequence[str]) -> list[str]
     return result
 
 
+def _groups_of(output: GeneratorOutput) -> list[GroupRecord]:
+    """The groups that the rows of an output are of, each once."""
+    records: Sequence[GroupRecord] = output.get("groups") or ()
+    return list({record.group_id: record for record in records}.values())
+
+
 # ------------------------------------------------------------------------------------------------ rg_env's own trainers
 class RGTrainerMixin(RecordingTrainer):
     """What both trainers have in common. The generator must be an `RGDumpGenerator`."""
@@ -162,39 +198,68 @@ class RGTrainerMixin(RecordingTrainer):
     train_dataloader: TrainLoader
     eval_dataloader: DataLoader[Any] | None
     reports: Reports = Reports()
+    _tally: Tally
+    """Of the step that is being trained, or was trained last."""
+    _drawn: Tally
+    """Of all groups that were generated for the next step, with dynamic sampling."""
+    _groups_trained = 0
+    _phantoms: Counter[str]
+    """Of all steps of this attempt, as in `Counts`."""
+    _watched: dict[int, dict[str, float | None]]
+    """The metrics of each step that tell whether the model has collapsed."""
+    _has_collapsed = False
     _reported_step = 0
     _batches_drawn = 0
     """By dynamic sampling, for the next step."""
 
     def __init__(self, *args: Any, eval_dataset: EvalSet | PromptDataset | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._tally, self._drawn = Tally(self.generator.config), Tally(self.generator.config)
+        self._phantoms, self._watched = Counter(), {}
         self.eval_dataset = eval_dataset
         if eval_dataset is not None:  # the processes of SkyRL's loader would make the evaluation set anew
             batch = {"batch_size": self.cfg.trainer.eval_batch_size, "collate_fn": eval_dataset.collate_fn}
             self.eval_dataloader = DataLoader(eval_dataset, **batch)  # type: ignore[arg-type]
 
     def report_step(self) -> None:
-        """Report and log the step that was trained last, once, with the groups that were generated meanwhile."""
+        """Report and log the step that was trained last, once."""
         if self.global_step == self._reported_step:
             return
         self._reported_step = self.global_step
-        counts = self.generator.take_summary(Phase.TRAIN)
+        tally = self._tally
         step, total = self.global_step, self.total_training_steps or 0
         trainer = numbers_line(self.all_metrics)
         seconds = f"{self.all_timings['step']:.1f} s" if "step" in self.all_timings else ""
         files = "" if self.generator.writer is None else self.generator.writer.progress
-        parts = (f"step {step}/{total}", counts.means_line(), trainer, seconds, counts.groups_line(), files)
+        parts = (f"step {step}/{total}", tally.means_line(), trainer, seconds, tally.groups_line(), files)
         line = " | ".join(filter(None, parts))
         logger.info(line)
-        facts = {"groups": counts.kinds, "scorer": counts.statuses, "trainer": trainer}
-        self.reports.send(line=line, step=step, total=total, **facts, **counts.means)
+        counts = tally.total()
+        facts: dict[str, Any] = {"groups": counts.kinds, "scorer": counts.statuses, "trainer": trainer}
+        facts["symptoms"] = self._symptoms()
+        for symptom in facts["symptoms"]:
+            if symptom.startswith("collapse") and not self._has_collapsed:
+                self._has_collapsed = True
+                logger.warning(symptom)
+        self.reports.send(line=line, step=step, total=total, **facts, **tally.means)
+
+    def _symptoms(self) -> list[str]:
+        """What is wrong with the training so far, one line each."""
+        phantoms = phantom_line(self._phantoms, self._groups_trained)
+        if phantoms and self.generator.config.train_unsolved:
+            phantoms += "; train_unsolved=false leaves them out"
+        collapse = collapse_line(self._watched, self.total_training_steps or 0)
+        return [line for line in (phantoms, collapse) if line]
 
     async def eval(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """As in SkyRL. The result is reported."""
+        """As in SkyRL, with the figures of all its groups together. The result is reported."""
         self.report_step()  # SkyRL logs a step after its evaluation
         self.reports.send(doing="evaluating")
+        self.generator.take_evaluation()  # drops what is left of one that failed
         metrics: dict[str, float] = await super().eval(*args, **kwargs)  # type: ignore[misc]
-        result = f"after step {self.global_step}: {self.generator.take_summary(Phase.EVAL).means_line()}"
+        tally = self.generator.take_evaluation()
+        write_over(metrics, tally, "eval/all/")
+        result = f"after step {self.global_step}: {tally.means_line()}"
         self.reports.send(line=f"evaluation {result}", evaluation=result, doing="training")
         return metrics
 
@@ -232,6 +297,9 @@ class RGTrainerMixin(RecordingTrainer):
                 self.reports.send(progress=self.eval_dataset.progress)
             _ = self.eval_dataset.items  # an error in it ends the run before the first step
         self.reports.send(doing="training", under_way=True)
+        writer: DumpWriter | None = self.generator.writer
+        if writer is not None:
+            note_in_manifest(writer.folder, writer.run_id, writer.attempt, {"total_steps": self.total_training_steps})
         await super().train()
 
     def handle_dynamic_sampling(
@@ -239,7 +307,9 @@ class RGTrainerMixin(RecordingTrainer):
     ) -> tuple[GeneratorOutput, list[str], bool]:
         """As in `RecordingTrainer`. In SkyRL 0.4.0, `filter` stops with an assertion at a batch without any signal, and
         takes equal rewards for different ones where their standard deviation is above 0 in the last bit."""
-        self._stop_if_every_reward_call_failed()
+        groups = _groups_of(generator_output)
+        self._stop_if_every_reward_call_failed(groups)
+        self._drawn.count(groups)
         sampling = self.cfg.trainer.algorithm.dynamic_sampling
         self._batches_drawn += 1
         if self.cfg.generator.n_samples_per_prompt > 1:
@@ -248,6 +318,8 @@ class RGTrainerMixin(RecordingTrainer):
             for uid, reward in rewards:
                 totals[uid].add(sum(reward) if isinstance(reward, list) else reward)
             equal = {uid for uid, of_group in totals.items() if len(of_group) == 1}
+            if not self.generator.config.train_unsolved:
+                equal |= self._unsolved_in(generator_output, uids)
             if sampling.type == "filter" and len(equal) == len(totals):
                 self._count_batch_without_signal(sampling.max_sample_batches)
                 return generator_output, uids, True
@@ -263,14 +335,37 @@ class RGTrainerMixin(RecordingTrainer):
     def postprocess_generator_output(
         self, generator_output: GeneratorOutput, uids: list[str], *args: Any, **kwargs: Any
     ) -> tuple[GeneratorOutput, list[str]]:
-        """As in `RecordingTrainer`, unless the user's reward function failed for all groups."""
-        self._stop_if_every_reward_call_failed()
+        """As in `RecordingTrainer`, unless the user's reward function failed for all groups of the step."""
+        groups = _groups_of(generator_output)
+        self._stop_if_every_reward_call_failed(groups)
+        if self.cfg.trainer.algorithm.dynamic_sampling.type is None:
+            self._tally = Tally(self.generator.config, groups)
+        else:
+            self._tally, self._drawn = self._drawn, Tally(self.generator.config)
+        if all(generator_output["masked"]):
+            logger.warning("step {}: nothing to learn from, every rollout is kept out of the loss", self.global_step)
         return super().postprocess_generator_output(generator_output, uids, *args, **kwargs)
 
-    def _stop_if_every_reward_call_failed(self) -> None:
-        if self.generator.summaries[Phase.TRAIN].every_reward_call_failed:
+    def _unsolved_in(self, output: GeneratorOutput, uids: Sequence[str]) -> set[str]:
+        """The uids of the groups that `train_unsolved: false` keeps out of the loss."""
+        solved_at = self.generator.config.solved_at
+        groups: Sequence[GroupRecord] = output["groups"]
+        return {uid for uid, group in zip(uids, groups, strict=True) if is_unsolved(group, solved_at)}
+
+    def train_critic_and_policy(self, data: TrainingInputBatch) -> Any:
+        """As in `RecordingTrainer`. Our metrics are then those of the groups that the record has for the step."""
+        status = super().train_critic_and_policy(data)
+        write_over(self.all_metrics, self._tally)
+        counts = self._tally.total(RG_DUMP)
+        self._groups_trained += counts.groups
+        self._phantoms += counts.phantoms
+        self._watched[self.global_step] = {name: self.all_metrics.get(name) for name in WATCHED}
+        return status
+
+    def _stop_if_every_reward_call_failed(self, groups: Sequence[GroupRecord]) -> None:
+        if error := why_every_reward_call_failed(groups):
             failed = f"step {self.global_step}: the reward function failed for every group, so nothing can be learned"
-            raise RGEnvError(f"{failed}: {min(self.generator.reward_errors)}")
+            raise RGEnvError(f"{failed}: {error}")
 
     def _count_batch_without_signal(self, most: int) -> None:
         """Count a batch that SkyRL is not shown."""
@@ -335,6 +430,14 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
         self._trained_step = self.global_step
         return status
 
+    def _should_keep_group(self, group: Any) -> bool:
+        """As in SkyRL, with `sample_full_batch`: a group that `train_unsolved: false` leaves out is replaced, too."""
+        config = self.generator.config
+        unsolved = not config.train_unsolved and any(
+            is_unsolved(record, config.solved_at) for record in _groups_of(group.generator_output)
+        )
+        return not unsolved and bool(super()._should_keep_group(group))
+
     def _profiler_step(self) -> None:
         """SkyRL calls this once a step, when the step's seconds are known."""
         super()._profiler_step()
@@ -350,8 +453,9 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
                 return await generate(*args, **kwargs)
             except Exception as error:
                 known = in_user_code(error, self.cfg.rg_dump, self.cfg.trainer.log_path) or error
-                self.reports.send(error=str(known) if isinstance(known, RGEnvError) else describe(error))
-                close_all()
+                reason = str(known) if isinstance(known, RGEnvError) else describe(error)
+                self.reports.send(error=reason)
+                close_all(f"failed: {reason}")
                 raise
 
         self.generator.generate = generate_or_report

@@ -2,8 +2,10 @@
 
 A spec is None (the default mix, see `rg_env.tasks.soundness.in_default_mix`), a list of selectors, or a mapping of
 selectors to a weight or to `{weight: …, config: {option: value}}`. A selector is a task's name, `category:NAME`, or a
-pattern such as `*_sum`. Invariant: a parsed mix has at least one task, each task once, only positive weights and only
-options that the task has. Tasks are sorted by name, so equal mixes written differently draw equal rows.
+pattern such as `*_sum`; with `{file: {path: …}}`, it is the name of a file of questions of one's own.
+
+Invariant: a parsed mix has at least one task, each task once, only positive weights and only options that the task has.
+Tasks are sorted by name, so equal mixes written differently draw equal rows.
 
 If several entries select a task, an exact name wins, otherwise the last entry. The winner alone decides: weight and
 options are not merged. Weight 0 excludes a task. Categories and patterns skip unsound tasks; naming one exactly
@@ -17,21 +19,26 @@ import fnmatch
 import functools
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
 from loguru import logger
 
 from rg_env.errors import ConfigError, describe, did_you_mean, need_number
+from rg_env.tasks.question_file import QuestionFile, parse_file
 from rg_env.tasks.registry import check_name, check_options, task_categories
-from rg_env.tasks.soundness import Soundness, in_default_mix, reason_for, soundness_of
+from rg_env.tasks.soundness import AUDITED_TASKS, Soundness, in_default_mix, reason_for, soundness_of
 
 Progress = Callable[[int, int], object]
 """Told how much is done, and of how much."""
 _CATEGORY = "category:"
-_FORMS = "a list of names, `category:NAME` or patterns, or a mapping of those to a weight or {weight, config}"
+_FORMS = "a list of names, `category:NAME` or patterns, or a mapping of those to a weight or {weight, config, file}"
+_OWN_NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
+"""What a file of questions may be called: names are parts of ids and of metrics."""
 
 
 def no_progress(done: int, total: int) -> None:
@@ -46,12 +53,14 @@ class TaskSpec:
         weight: above 0, relative to the other weights.
         options: fields of the task's config that differ from its defaults.
         named: True when the spec named it exactly, not by category or pattern.
+        file: where its questions are, if they are not Reasoning Gym's.
     """
 
     name: str
     weight: float = 1.0
     options: Mapping[str, Any] = field(default_factory=dict)
     named: bool = False
+    file: QuestionFile | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,8 @@ class TaskMix:
     def parse(cls, spec: Any = None) -> TaskMix:
         """Read a spec: plain lists and dicts (as from `OmegaConf.to_container`), a text from a command line, or a mix.
 
-        A text is either names separated by commas (`chain_sum,category:logic`), or a list or mapping in YAML or JSON.
+        A text is names separated by commas (`chain_sum,category:logic`), a list or mapping in YAML or JSON, or the path
+        of a recipe (`….yaml`) with the mix.
 
         Raises:
             ConfigError: unknown task, category or option, a pattern that matches nothing, options that the task
@@ -77,12 +87,12 @@ class TaskMix:
         if spec is None:
             return cls(tuple(TaskSpec(name) for name in task_categories() if in_default_mix(name)))
         chosen: dict[str, TaskSpec] = {}
-        selected = [(*_select(entry.name), entry) for entry in _entries(spec)]  # a wrong name is reported first
+        selected = [(*_select(entry), entry) for entry in _entries(spec)]  # a wrong name is reported first
         for names, named, entry in selected:
             for name in names:
                 if named or name not in chosen or not chosen[name].named:
-                    options = check_options(name, entry.options)
-                    chosen[name] = TaskSpec(name, entry.weight, options, named)
+                    options = {} if entry.file else check_options(name, entry.options)
+                    chosen[name] = TaskSpec(name, entry.weight, options, named, entry.file)
         if not chosen:
             raise ConfigError("tasks names no task: leave it out for the default mix, or name some (`rg-env tasks`)")
         kept = sorted((task for task in chosen.values() if task.weight > 0), key=lambda task: task.name)
@@ -91,7 +101,7 @@ class TaskMix:
         if math.isinf(sum(task.weight for task in kept)):
             raise ConfigError("tasks: the sum of the weights is too large; divide all of them by the same number")
         for task in kept:
-            if soundness_of(task.name) is Soundness.UNSOUND:
+            if task.file is None and soundness_of(task.name) is Soundness.UNSOUND:
                 _warn_unsound(task.name)
         return cls(tuple(kept))
 
@@ -120,6 +130,8 @@ class TaskMix:
             except (OSError, MemoryError):  # not the task's fault
                 raise
             except Exception as error:
+                if task.file is not None:
+                    raise
                 reason = str(error) if isinstance(error, ConfigError) else describe(error)
                 if task.named and task.options:
                     raise ConfigError(f"task {task.name!r} with {dict(task.options)}: {reason}") from error
@@ -133,12 +145,47 @@ class TaskMix:
             _say_left_out(len(self.tasks), tuple(dropped))
         return TaskMix(tuple(kept))
 
+    @property
+    def files(self) -> dict[str, QuestionFile]:
+        """The files of questions, by the names that they have in the mix."""
+        return {task.name: task.file for task in self.tasks if task.file is not None}
+
+    def of_file(self, name: str) -> TaskMix | None:
+        """The file of questions of this name alone; None if there is none."""
+        tasks = tuple(task for task in self.tasks if task.name == name and task.file is not None)
+        return TaskMix(tasks) if tasks else None
+
     @functools.cached_property
     def _bounds(self) -> list[float]:
         return list(itertools.accumulate(task.weight for task in self.tasks))
 
 
+_IN_RECIPES = ("environment", "skyrl_gym", "rg_dump", "tasks")
+
+
+def _read_recipe(path: Path) -> Any:
+    """The task mix of a recipe, whose keys may be written with dots."""
+    try:
+        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigError(f"tasks={str(path)!r} cannot be read ({describe(error)})") from error
+    left = ".".join(_IN_RECIPES)
+    while left:
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{path}: has no {'.'.join(_IN_RECIPES)}")
+        for key in value:
+            if left == key or left.startswith(f"{key}."):
+                left = left.removeprefix(key).removeprefix(".")
+                value = value[key]
+                break
+        else:
+            raise ConfigError(f"{path}: has no {'.'.join(_IN_RECIPES)}")
+    return value
+
+
 def _read_text(text: str) -> Any:
+    if text.endswith((".yaml", ".yml")):
+        return _read_recipe(Path(text))
     if text.lstrip().startswith(("{", "[")) or ": " in text or "\n" in text:
         try:
             return yaml.safe_load(text)
@@ -161,18 +208,36 @@ def _entries(spec: Any) -> Iterable[TaskSpec]:
             raise ConfigError(f"tasks: {selector!r} is not a task; must be {_FORMS}")
         if not isinstance(value, Mapping):
             value = {"weight": value}
-        if unknown := sorted(set(map(str, value)) - {"weight", "config"}):
-            raise ConfigError(f"tasks.{selector}: unknown key {unknown[0]!r}; it takes `weight` and `config`")
+        if unknown := sorted(set(map(str, value)) - {"weight", "config", "file"}):
+            takes = "it takes `weight`, `config` and `file`"
+            raise ConfigError(f"tasks.{selector}: unknown key {unknown[0]!r}; {takes}")
         options = value.get("config") or {}
         if not isinstance(options, Mapping):
             raise ConfigError(f"tasks.{selector}.config={options!r}: must be a mapping of options to values")
         weight = value.get("weight", 1.0)
         need_number(f"tasks.{selector}: weight", weight, at_least=0)
-        yield TaskSpec(selector, float(weight), options)
+        file = None
+        if value.get("file") is not None:
+            _check_own_name(selector, options)
+            file = parse_file(selector, value["file"])
+        yield TaskSpec(selector, float(weight), options, file=file)
 
 
-def _select(selector: str) -> tuple[list[str], bool]:
-    """The tasks that a selector matches, and whether it is an exact name."""
+def _check_own_name(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse a name of a file of questions that means something else, or that ids and metrics cannot have."""
+    if name in AUDITED_TASKS:
+        raise ConfigError(f"tasks.{name}: is a task of Reasoning Gym; give the file another name")
+    if not _OWN_NAME.fullmatch(name):
+        raise ConfigError(f"tasks: {name!r} cannot be the name of a file; use letters, digits and _")
+    if options:
+        raise ConfigError(f"tasks.{name}: a file of questions takes no `config`")
+
+
+def _select(entry: TaskSpec) -> tuple[list[str], bool]:
+    """The tasks that the selector of an entry matches, and whether it is an exact name."""
+    selector = entry.name
+    if entry.file is not None:
+        return [selector], True
     if not selector.startswith(_CATEGORY) and not any(sign in selector for sign in "*?["):
         check_name(selector)
         return [selector], True

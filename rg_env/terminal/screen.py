@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rg_env.errors import MissingGroupsError, RGEnvError
-from rg_env.output import cell, console, print_error
+from rg_env.output import cell, console, print_error, rate
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -49,6 +49,7 @@ class Screen:
 
     Attributes:
         facts: what was last reported: `title`, `doing` and its `progress`, `step`, `total`, `trainer` (its numbers),
+            `symptoms` (lines of `rg_env.symptoms`),
             `log`, `rollouts` (their log), `dump`, `run_id`, `resumed` and `checkpoint` (steps),
             `under_way` (the settings work), `finished` (what to say if nothing is left to train), `error` (the first
             one, which causes others). Reports also have a `line` for a pipe, a `note` for any screen, an `evaluation`,
@@ -138,7 +139,8 @@ class Screen:
         for name, values in self._history.items():
             if values:
                 width = max(1, self._console.width - 30)
-                yield name, f"{values[-1]:.3f}  {curve(values, width, ascii_only=self._console.options.ascii_only)}"
+                shown = f"{values[-1]:.3f}" if name == "reward" else rate(values[-1])
+                yield name, f"{shown:5}  {curve(values, width, ascii_only=self._console.options.ascii_only)}"
         if facts.get("trainer"):
             yield "trainer", cell(facts["trainer"])
         for text in self._evaluations:
@@ -147,6 +149,9 @@ class Screen:
             if counts:
                 text = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
                 yield name, cell(text, "yellow" if counts.keys() & _FAILURES else "")
+        for symptom in facts.get("symptoms", ()):
+            name, _, text = symptom.partition(" ")
+            yield name.rstrip(":"), cell(text, "yellow")
         for name in ("dump", "log"):
             if name in facts:
                 yield name, cell(short_path(facts[name]))
@@ -189,6 +194,7 @@ def ending(facts: Mapping[str, Any], code: int, args: Sequence[str], began: floa
         yield facts["finished"]
     elif code in AT_THE_END:
         yield f"trained to step {facts.get('step', 0)} in {since(began)}"
+    yield from facts.get("symptoms", ())
     if "step" in facts and "dump" in facts:
         yield from _about_dump(facts, with_table=code in AT_THE_END)
     for name, words in (("log", "log"), ("rollouts", "log of rollouts")):

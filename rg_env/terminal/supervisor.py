@@ -28,7 +28,7 @@ import psutil
 
 from rg_env.errors import RGEnvError, one_line
 from rg_env.output import guard_streams
-from rg_env.processes import SCRATCH, adopt_orphans, die_with_parent, make_scratch, redirect_output
+from rg_env.processes import SCRATCH, STOPPED_BY, adopt_orphans, die_with_parent, make_scratch, redirect_output
 from rg_env.terminal.reports import VERBOSE, Reports
 from rg_env.terminal.screen import AT_THE_END, Screen
 
@@ -66,7 +66,7 @@ def supervise(work: Callable[[], object], screen: Screen) -> int:
         _work(work, scratch, supervisor, screen.verbose)
     status = -signal.SIGKILL
     try:
-        status = _watch(pid, pipe, screen, received)
+        status = _watch(pid, pipe, scratch, screen, received)
     finally:
         end_descendants(_STRAGGLERS if status in AT_THE_END else 0.0)
         os.close(pipe)
@@ -82,7 +82,7 @@ def supervise(work: Callable[[], object], screen: Screen) -> int:
     return 2 if status == 2 and "under_way" not in screen.facts else 1
 
 
-def _watch(pid: int, pipe: int, screen: Screen, received: Sequence[tuple[float, int]]) -> int:
+def _watch(pid: int, pipe: int, scratch: Path, screen: Screen, received: Sequence[tuple[float, int]]) -> int:
     """Show the run until its process ends, or its time is up after a signal. The exit code, -N after signal N."""
     unread, is_stopping = b"", False
     while True:
@@ -98,8 +98,10 @@ def _watch(pid: int, pipe: int, screen: Screen, received: Sequence[tuple[float, 
             return os.waitstatus_to_exitcode(status)
         if received and not is_stopping:
             is_stopping = True
-            os.kill(pid, signal.SIGTERM)
             name = signal.Signals(received[0][1]).name
+            with suppress(OSError):
+                (scratch / STOPPED_BY).write_text(name)
+            os.kill(pid, signal.SIGTERM)
             screen.line(f"{name}: stopping; a second signal ends the run within 10 s, a third at once")
         deadlines = [moment + patience for (moment, _), patience in zip(received, _PATIENCE, strict=False)]
         if deadlines and time.monotonic() > min(deadlines):

@@ -33,9 +33,6 @@ KEYS = {
     "phase": lambda g, r: (),
     "level": lambda g, r: (g.task, tenth(g.complexity)),
     "environment": lambda g, r: (),
-    "outcome": lambda g, r: (g.outcome.value,),
-    "violation": lambda g, r: (r.violation,),
-    "status": lambda g, r: (r.status.value,),
 }
 
 
@@ -52,31 +49,31 @@ def keys_of(by: str, g: GroupRecord, r: RolloutRecord) -> tuple[Any, ...]:
     return tuple(key for one in by.split(",") for key in KEYS[one](g, r))
 
 
-def splits_groups(by: str) -> bool:
-    """Whether the rollouts of a group may be in several rows."""
-    return not {"violation", "status"}.isdisjoint(by.split(","))
-
-
 def read_plainly(*folders: Path) -> list[GroupRecord]:
-    """The groups of the ledger in folders of one run, read with `json` alone: of several forms of a file that with the
-    most lines; without the steps that a later attempt took back.
+    """The groups of the ledger in folders, read with `json` alone: each id once; without the steps that a
+    later attempt took back.
     """
-    files: dict[str, list[dict[str, Any]]] = {}
-    for path in (path for folder in folders for path in folder.glob("*_ledger_*.jsonl*")):
-        lines = []
+    groups: dict[str, dict[str, Any]] = {}
+    paths = [path for folder in folders for path in folder.glob("*_ledger_*.jsonl*")]
+    for path in sorted(paths, key=lambda path: (path.name.partition(".")[0], str(path))):
         content = zstd.decompress(path.read_bytes()) if path.suffix == ".zst" else path.read_bytes()
         for line in content.splitlines():
             with suppress(ValueError):
-                lines.append(json.loads(line))
-        name = path.name.partition(".")[0]
-        files[name] = max(files.get(name, []), lines, key=len)
-    groups = [line for name in sorted(files) for line in files[name]]
-    starts: dict[int, int] = {}
-    for g in groups:
+                group = json.loads(line)
+                groups.setdefault(group["group_id"], group)
+    starts: dict[tuple[str, int], int] = {}
+    for g in groups.values():
         if g["phase"] == "train":
-            starts[g["attempt"]] = min(g["step"], starts.get(g["attempt"], g["step"]))
-    kept = [g for g in groups if not any(a > g["attempt"] and g["step"] >= step for a, step in starts.items())]
-    return [_as_record(g) for g in kept]
+            attempt = g["run_id"], g["attempt"]
+            starts[attempt] = min(g["step"], starts.get(attempt, g["step"]))
+    return [_as_record(g) for g in groups.values() if not _was_taken_back(g, starts)]
+
+
+def _was_taken_back(g: dict[str, Any], starts: dict[tuple[str, int], int]) -> bool:
+    return any(
+        run_id == g["run_id"] and attempt > g["attempt"] and g["step"] >= step
+        for (run_id, attempt), step in starts.items()
+    )
 
 
 def _as_record(line: dict[str, Any]) -> GroupRecord:
@@ -98,7 +95,7 @@ def recount(groups: Sequence[GroupRecord], by: str) -> dict[tuple[Any, ...], Fig
             parts[(g.phase, g.environment, *keys_of(by, g, r))].append(r)
         for key, part in parts.items():
             rows[key].append((g, part))
-    largest = max(len(g.rollouts) for g in groups) if not splits_groups(by) else 0
+    largest = max(len(g.rollouts) for g in groups)
     return {key: _figures(members, largest) for key, members in rows.items()}
 
 
@@ -116,7 +113,8 @@ def recount_kinds(groups: Sequence[GroupRecord]) -> dict[tuple[str, str, str, st
 def _figures(members: list[Member], largest: int) -> Figures:
     every = [r for _, rs in members for r in rs]
     steps = sorted({g.step for g, _ in members if g.step is not None})
-    quarter = max(1, len(steps) // 4)
+    is_evaluation = any(g.phase == "eval" for g, _ in members)
+    quarter = 1 if is_evaluation else max(1, len(steps) // 4)
     first, last = (steps[:quarter], steps[-quarter:]) if len(steps) >= 2 else ([], [])
     found: Figures = {"groups": len(members), "rollouts": len(every), "steps": len(steps)}
 
@@ -127,28 +125,23 @@ def _figures(members: list[Member], largest: int) -> Figures:
         values = [[x for r in rs if (x := getattr(r, name)) is not None] for _, rs in members]
         clustered(f"mean_{name}", values, name not in UNBOUNDED)
     clustered("solve_rate", [[_solved(r) for r in rs] for _, rs in members])
-    clustered("format_rate", [[not r.violation for r in rs] for _, rs in members])
-    clustered("truncated", [[r.truncated for r in rs] for _, rs in members])
+    clustered("format_rate", [[not r.violation for r in rs if _own(g)] for g, rs in members])
+    clustered("truncated", [[r.truncated for r in rs if _own(g) or r.stop_reason] for g, rs in members])
     clustered("solve_rate_first", [[_solved(r) for r in rs] for g, rs in members if g.step in first])
     clustered("solve_rate_last", [[_solved(r) for r in rs] for g, rs in members if g.step in last])
-    if largest:
-        for outcome in Outcome:
-            clustered(outcome.value, [[g.outcome is outcome] for g, _ in members])
-        clustered("no_signal", [[g.no_signal] for g, _ in members if g.phase == "train"])
-        partial = [[r.base_score for r in rs] for _, rs in members]
-        for name in (
-            "partial_credit_only",
-            "above_threshold_unsolved",
-        ):  # `write_ledger` has all as above the threshold
-            clustered(name, [[0 < max(s) < 0.99] for s in partial])
-        for k in {1, 2, 4, largest} & set(range(1, largest + 1)):
-            tries = [[any(c) for c in combinations([_solved(r) for r in rs], k)] for _, rs in members if len(rs) >= k]
-            clustered(f"pass_at_{k}", [[sum(t) / len(t)] for t in tries])
-    clustered("solve_given_format", [[_solved(r) for r in rs if not r.violation] for _, rs in members])
+    for outcome in Outcome:
+        clustered(outcome.value, [[g.outcome is outcome] for g, _ in members])
+    clustered("no_signal", [[g.no_signal] for g, _ in members if g.phase == "train"])
+    partial = [[r.base_score for r in rs] for _, rs in members]
+    clustered("partial_credit_only", [[0 < max(s) < 0.99] for s in partial])
+    for k in {1, 2, 4, largest} & set(range(1, largest + 1)):
+        tries = [[any(c) for c in combinations([_solved(r) for r in rs], k)] for _, rs in members if len(rs) >= k]
+        clustered(f"pass_at_{k}", [[sum(t) / len(t)] for t in tries])
+    clustered("solve_given_format", [[_solved(r) for r in rs if _own(g) and not r.violation] for g, rs in members])
     failed = ("timeout", "crashed", "error")
-    clustered("scorer_failures", [[r.status.value in failed for r in rs] for _, rs in members])
-    clustered("rejected", [[r.status.value == "rejected" for r in rs] for _, rs in members])
-    clustered("penalized", [[r.score < r.base_score for r in rs] for _, rs in members])
+    clustered("scorer_failures", [[r.status.value in failed for r in rs if _own(g)] for g, rs in members])
+    clustered("rejected", [[r.status.value == "rejected" for r in rs if _own(g)] for g, rs in members])
+    clustered("penalized", [[r.score < r.base_score for r in rs if _own(g)] for g, rs in members])
     scored = [[r for r in rs if r.raw_score is not None and r.tagged_score is not None] for _, rs in members]
     clustered("tagged_wins", [[r.tagged_score > r.raw_score for r in rs] for rs in scored])
     for name, right in (("right", True), ("wrong", False)):
@@ -156,6 +149,11 @@ def _figures(members: list[Member], largest: int) -> Figures:
         for p in (10, 50, 90):
             found[f"tokens_{name}_p{p}"] = _percentile(tokens, p)
     return found
+
+
+def _own(g: GroupRecord) -> bool:
+    """Whether Reasoning Gym's fields of the group are known."""
+    return g.environment == "rg_dump"
 
 
 def _solved(r: RolloutRecord) -> bool:

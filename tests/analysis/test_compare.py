@@ -113,8 +113,8 @@ def test_tasks_with_other_options_are_named(tmp_path):
         write_ledger(tmp_path / name, [group(0)], name)
         write_manifest(tmp_path / name, name, {"task_mix": options})
     a, b = open_run(tmp_path / "a"), open_run(tmp_path / "b")
-    assert differing_tasks(a, b) == ["gcd"]
-    assert differing_tasks(a, a) == []
+    assert differing_tasks(*a.runs, *b.runs) == ["gcd"]
+    assert differing_tasks(*a.runs) == []
 
 
 def test_the_same_run_twice_differs_nowhere(tmp_path):

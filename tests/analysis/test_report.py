@@ -24,7 +24,8 @@ from rg_env.analysis.report.page import page
 from rg_env.analysis.stats import measure
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
-from rg_env.dump import open_run, write_manifest
+from rg_env.dump import FileKind, open_run, write_manifest
+from rg_env.dump.files import batch_name
 from rg_env.errors import DumpError
 from tests.analysis.reports import Report, dump_of, random_groups, rows, said, step_records
 from tests.analysis.samples import write_ledger
@@ -84,7 +85,6 @@ def test_evaluations_are_never_merged_and_have_no_signal_to_lack(tmp_path):
 def test_notes_say_what_figures_lack(tmp_path):
     made = [group(0, [0.8, 0.0]), group(1, [rollout(1.0), unanswered(1)]), group(2, [0.5])]
     notes = Report(build_report(dump_of(tmp_path, made))).summary["notes"]
-    assert "1 group above the threshold, none solved: by partial credit alone." in notes
     assert "1 rollout left out of all figures: no response, or unscored." in notes
 
 
@@ -208,7 +208,7 @@ def test_conditions_decide_title_runs_and_groups(tmp_path):
 
 def test_a_renamed_file_with_the_lines_of_two_runs_has_both(tmp_path):
     path = write_ledger(tmp_path, [group(0), group(1, run_id=OTHER_RUN)])
-    report = Report(build_report(open_run(path.rename(tmp_path / "mine.jsonl"))))
+    report = Report(build_report(open_run(path.rename(tmp_path / batch_name(FileKind.LEDGER, "mine", 0)))))
     assert {run["run_id"] for run in report.summary["runs"]} == {RUN_ID, OTHER_RUN}
     assert {section["run_id"] for section in report.summary["sections"]} == {RUN_ID, OTHER_RUN}
 
@@ -291,9 +291,11 @@ def test_the_command_writes_one_file_and_replaces_none_unless_asked(tmp_path):
 
 
 def test_of_a_foreign_file_it_says_what_was_skipped(tmp_path):
-    path = tmp_path / "foreign.jsonl"
+    path = tmp_path / batch_name(FileKind.LEDGER, "foreign", 0)
     path.write_text('{"text": "hello"}\n')
-    with pytest.raises(DumpError, match=r"no rollout in .*the first of 1 problems: foreign\.jsonl, line 1"):
+    with pytest.raises(
+        DumpError, match=r"no rollout in .*the first of 1 damaged lines: .*_ledger_foreign_0000\.jsonl, line 1"
+    ):
         build_report(open_run(path))
 
 
@@ -308,6 +310,19 @@ def test_damaged_ledger_lines_are_no_groups_of_the_report_and_said(tmp_path):
     assert [shown["step"] for shown in report.groups] == left
     assert section(report)["headline"]["groups"] == len(left)
     assert statistics(open_run(path).scan())["groups"].to_list() == [len(left)]
-    skipped = report.summary["notes"][-21:]
-    assert all(note.startswith("Skipped: ") for note in skipped[:20])
-    assert skipped[20] == "… and 4 more skipped lines."
+    notes = report.summary["notes"]
+    assert sum(note.endswith("; skipped.") for note in notes) == 3
+    assert "… 24 damaged lines were skipped; `rg-env dumps validate` lists them." in notes
+
+
+def test_open_hands_the_file_to_a_browser_or_says_that_there_is_none(dump, tmp_path, monkeypatch):
+    opened = []
+    for is_there in (True, False):
+        monkeypatch.setattr("webbrowser.open", lambda address, is_there=is_there: opened.append(address) or is_there)
+        out = tmp_path / f"{is_there}.html"
+        done = CliRunner().invoke(
+            app, ["dumps", "report", str(dump.runs[0].files[0].path.parent), "--out", str(out), "--open"]
+        )
+        assert done.exit_code == 0
+        assert opened[-1] == out.as_uri()
+        assert ("no browser can be started here" in done.stderr) is not is_there

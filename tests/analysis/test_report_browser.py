@@ -97,7 +97,7 @@ def is_open(page):
 
 def test_every_part_is_drawn(page):
     assert page.locator("#headline > div").count() >= 7
-    for part, least in (("#curves", 4), ("#trainer", 2), ("#heat", 1), ("#lengths", 2), ("#trouble", 1)):
+    for part, least in (("#curves", 4), ("#trainer", 2), ("#heat", 1), ("#lengths", 2), ("#trouble", 0)):
         assert page.locator(f"{part} figure").count() == least
         for plot in page.locator(f"{part} .plot > svg, {part} .plot > figure svg").all():
             box = plot.bounding_box()
@@ -108,6 +108,28 @@ def test_every_part_is_drawn(page):
     assert page.locator("#curves figure").first.locator("g[aria-label=line] path").count() == 1  # none of evaluations
     assert texts(page.locator("#trainer strong")) == ["loss", "gradient norm"]
     assert page.locator("#notes li").count() == 3
+    tiles = [tile.bounding_box() for tile in page.locator("#headline > div").all()]
+    right = {round(tile["x"] + tile["width"]) for tile in tiles if tile["y"] == tiles[-1]["y"]}
+    assert max(right) == max(round(tile["x"] + tile["width"]) for tile in tiles)  # the last row ends where others do
+
+
+def test_what_is_rare_is_listed_and_what_is_frequent_has_a_line(show, tmp_path):
+    made = []
+    for step in range(1, 7):
+        violations = [Violation.NO_THINK, Violation.NO_THINK] + [Violation.NO_ANSWER] * (step == 3)
+        failed = [violating(k, violation) for k, violation in enumerate(violations)]
+        made.append(group(step, [*failed, rollout(1.0, 7)], step=step))
+    page = show(write_report(dump_of(tmp_path, made), tmp_path / "r.html"))
+    assert page.locator("#trouble g[aria-label=line] path").count() == 1
+    assert page.text_content("#trouble .hint") == "Too rare for a line: no answer 1."
+
+
+def test_excerpts_of_a_task_begin_where_its_questions_differ(show, tmp_path):
+    ask = "Your task is to count how many legs there are in total. Now, how many legs have {} and a cat?"
+    texts_of = [ask.format(animals) for animals in ("two dogs", "three bees")]
+    made = [group(k, [rollout(0.0, 0, conversation=said(text, "8"))]) for k, text in enumerate(texts_of)]
+    page = show(write_report(dump_of(tmp_path, made), tmp_path / "r.html"))
+    assert texts(page.locator(".row .excerpt")) == ["… two dogs and a cat?", "… three bees and a cat?"]
 
 
 def section(page, phase="train"):
@@ -119,7 +141,7 @@ def section(page, phase="train"):
 def test_the_choice_of_phase_fills_the_page_again(page):
     page.select_option("#section", label="eval")
     rates = section(page, "eval")["steps"]["solve_rate"]
-    before, after = (f"{100 * rate:.1f}\u00a0%" for rate in (rates[0], rates[-1]))
+    before, after = (f"{rate:.0%}" for rate in (rates[0], rates[-1]))
     assert page.text_content("#headline .evaluation dd") == f"{before} → {after}"
     assert not page.locator("#headline dt", has_text="without signal").count()
     assert "eval phase" in page.text_content("#tasks caption")
@@ -183,7 +205,7 @@ def test_the_worst_tasks_lead_to_rollouts_that_went_wrong(page):
     assert page.text_content("#group-title").startswith(f"{names[0]}, step ")
     articles = page.locator("dialog article")
     marked = page.locator("dialog article.marked")
-    assert texts(marked.locator("header .badge"))[:2] == ["wrong", "the example"]
+    assert texts(marked.locator("header .badge"))[:2] == ["unsolved", "the example"]
     assert marked.get_attribute("aria-label") == articles.last.get_attribute("aria-label")
     body, box = page.locator("#group-body").bounding_box(), marked.bounding_box()
     assert body["y"] <= box["y"] < body["y"] + body["height"]
@@ -253,6 +275,19 @@ def test_runs_are_overlaid_in_their_colors_and_can_be_hidden(show, tmp_path):
     page = show(path)
     assert page.text_content("h1") == "2 runs"
     assert len(texts(page.locator("#about label"))) == 2
+    compared = page.locator("#compared tr")
+    assert texts(compared.first.locator("th")) == ["model-0.2", "model-0.8"]
+    rows = {row.locator("th").text_content(): texts(row.locator("td")) for row in compared.all()[1:]}
+    assert {"last evaluation", "first evaluation", "training", "settings that differ"} < {*rows}
+    assert rows["model"] == ["model-0.2", "model-0.8"]
+    assert rows["step"] == ["0", "0"]  # of the first evaluation, which stands last
+    assert rows["mean score"][1].partition("]")[2].startswith("+0.300 [")
+    assert texts(page.locator("#compared-tasks h3")) == [
+        "solved, last evaluation",
+        "solved, last ¼ of the steps, training",
+    ]
+    heads = texts(page.locator("#compared-tasks table").first.locator("thead th"))
+    assert heads == ["task", "model-0.2", "model-0.8", "difference"]
     solved, entropy = page.locator("#curves figure").nth(1), page.locator("#trainer figure")
 
     def colors(figure, mark):
@@ -306,14 +341,14 @@ def test_environments_have_sections_and_what_their_groups_count_as_solved(show, 
     assert sorted(texts(page.locator("#section option"))) == ["train gsm8k", "train rg_dump"]
     page.select_option("#section", label="train gsm8k")
     assert "train gsm8k phase" in page.text_content("#tasks caption")
-    assert texts(page.locator("#headline dd"))[0] == "80.0\u00a0%"
+    assert texts(page.locator("#headline dd"))[0] == "80%"
     page.locator("#worst article button").click()  # the only one
     assert texts(page.locator("dialog article.marked header strong")) == ["Rollout 1"]
     page.keyboard.press("Escape")
     page.select_option("#f-environment", "gsm8k")
     assert texts(page.locator(".row .right-of")) == ["2/3", "2/2"]
     page.click(".row")
-    assert texts(page.locator("dialog article .badge")) == ["right", "right", "wrong"]
+    assert texts(page.locator("dialog article .badge")) == ["solved", "solved", "partial"]
     assert "train gsm8k" in texts(page.locator("dialog .facts dd"))
 
 
@@ -336,14 +371,21 @@ def test_hostile_text_in_every_field_is_shown_and_never_obeyed(show, tmp_path):
     facts = {"task": HOSTILE, "environment": HOSTILE, "level": HOSTILE, "task_config": HOSTILE}
     entry = json.dumps({"answer": "<i>" * 9})
     made = [group(HOSTILE, rollouts, entry=entry, **ids, **facts), group(1, run_id=HOSTILE)]
-    values = dict.fromkeys(("model", "started"), HOSTILE) | {"settings": {"trainer": {"seed": HOSTILE}}}
-    write_manifest(tmp_path, RUN_ID, values)
+    made += [group(f"e {k}", phase="eval", **facts) for k in (0, 1)]
+    others = [group(f"o {k}", phase="eval", run_id=OTHER_RUN, **facts) for k in (0, 1)]
+    values = dict.fromkeys(("model", "started"), HOSTILE)
+    write_manifest(tmp_path, RUN_ID, values | {"settings": {"trainer": {"seed": HOSTILE, HOSTILE: 1}}})
+    write_manifest(tmp_path, OTHER_RUN, values | {"settings": {"trainer": {"seed": 1}}, "task_mix": {HOSTILE: {}}})
+    dump_of(tmp_path, others, run_id=OTHER_RUN)
     path = write_report(dump_of(tmp_path, made), tmp_path / "r.html")
     page = show(path)
     for choice in page.locator("#section option").all():
         page.select_option("#section", choice.get_attribute("value"))
         assert not is_wider_than_its_place(page)
-    page.locator(".row", has_text="script").last.click()
+    assert HOSTILE.partition("\u202e")[0] in page.text_content("#compared")
+    assert page.locator("#compared-tasks table").count() == 1
+    page.select_option("#f-violation", "scorer: error")
+    page.click(".row")
     assert page.evaluate("window.hacked") is None
     assert page.locator("img, b").count() == 0
     shown = page.locator("dialog pre.response").first.text_content()

@@ -14,6 +14,7 @@ from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import open_run
+from rg_env.dump.frames import ConditionError
 from rg_env.tasks import Item
 from tests.analysis.recorded import dump_of, recorded
 from tests.analysis.samples import write_texts
@@ -92,3 +93,32 @@ def test_the_command_names_each_sign_and_its_groups(tmp_path):
     assert (found["task"], found["share"]) == ("chain_sum", 1.0)
     done = audit("--where", "item = 'q1'")
     assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "nothing found")
+
+
+def _not_reasoning(folder, phase):
+    """Solved responses with empty think blocks in evaluations, and with long ones in training."""
+    reply = {"role": "assistant", "content": "<think></think><answer>1</answer>"}
+    rollouts = [rollout(1.0, k, conversation=[{"role": "user", "content": "What?"}, reply]) for k in range(4)]
+    groups = [group(f"e{k}", rollouts, phase="eval", step=0) for k in range(30)]
+    if phase == "both":
+        groups += [group(f"t{k}", [1.0] * 4) for k in range(30)]
+    write_texts(folder, groups)
+
+
+@pytest.mark.parametrize("phase", ["eval", "both"])
+def test_a_condition_decides_which_phase_is_examined(tmp_path, phase):
+    """The example of the command's help."""
+    _not_reasoning(tmp_path, phase)
+    examined = find_signs(open_run(tmp_path).where(["phase = 'eval'"]))
+    assert [finding.sign for finding in examined.findings] == ["no reasoning"]
+    assert examined.responses == 120
+    without = find_signs(open_run(tmp_path))
+    assert [finding.sign for finding in without.findings] == (["no reasoning"] if phase == "eval" else [])
+    assert without.responses == 120, "those of the other phase were not examined"
+
+
+@pytest.mark.parametrize("command", ["signs", "rescore"])
+def test_a_condition_that_matches_nothing_is_not_a_clean_result(command):
+    done = CliRunner().invoke(app, ["dumps", command, "dumps/sample", "--where", "task = 'nosuch'"])
+    assert done.stdout == ""
+    assert isinstance(done.exception, ConditionError)  # exit code 2

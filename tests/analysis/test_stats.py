@@ -9,24 +9,15 @@ from rg_env.analysis import counts, measure, statistics
 from rg_env.analysis.report import build_report
 from rg_env.analysis.scores import summarize
 from rg_env.choices import By
-from rg_env.dump import DumpWriter, open_run, write_manifest
+from rg_env.dump import DumpWriter, FileKind, open_run, write_manifest
+from rg_env.dump.files import batch_name
 from rg_env.dump.schema import answered
 from rg_env.errors import DumpError
 from rg_env.scoring.types import Status
-from tests.analysis.recount import recount, recount_kinds, splits_groups
+from tests.analysis.recount import recount, recount_kinds
 from tests.analysis.reports import Report
 from tests.analysis.samples import groups, ledger_dump, ledger_rows, write_ledger, write_texts
 from tests.dump.records import RUN_ID, group, manifest, rollout
-
-OF_GROUPS = (
-    "pass_at_",
-    "all_correct",
-    "all_failed",
-    "mixed",
-    "no_signal",
-    "above_threshold_unsolved",
-    "partial_credit_only",
-)
 
 
 @settings(max_examples=3)
@@ -34,7 +25,7 @@ OF_GROUPS = (
 def test_figures_agree_with_a_plain_recount(tmp_path_factory, members):
     assume(any(answered(member.rollouts) for member in members))
     found = measure(ledger_rows(tmp_path_factory.mktemp("dump"), members))
-    for by in (*By, "step,task", "category,level", "task,violation"):
+    for by in (*By, "step,task", "category,level"):
         _check(statistics(found, by), recount(members, by), by)
     kinds = counts(found, "phase")
     keys = ("phase", "environment", "kind", "value")
@@ -55,11 +46,8 @@ def _check(frame, expected, by):
             else:
                 assert row[name] is not None, name
                 assert math.isclose(row[name], value, abs_tol=1e-9), (name, row[name], value)
-        if splits_groups(by):
-            assert all(row[name] is None for name in frame.columns if name.startswith(OF_GROUPS))
     counted = set(next(iter(expected.values())))
-    known = {name for name in frame.columns if not splits_groups(by) or not name.startswith(OF_GROUPS)}
-    assert known == {"run_id", *keys, *counted, "solve_rate_change"}
+    assert set(frame.columns) == {"run_id", *keys, *counted, "solve_rate_change"}
 
 
 def test_a_solve_rate_of_nine_tenths_reads_nine_tenths(tmp_path):
@@ -133,14 +121,12 @@ def test_what_is_wanted_is_what_is_read(tmp_path):
 
 
 def test_an_unknown_grouping_is_refused(tmp_path):
-    with pytest.raises(
-        DumpError, match="use one of task, category, step, phase, level, environment, outcome, violation"
-    ):
+    with pytest.raises(DumpError, match="use one of task, category, step, phase, level, environment, or several"):
         statistics(ledger_rows(tmp_path, [group(0)]), "color")
 
 
 def test_nothing_to_count_is_an_error(tmp_path):
-    path = tmp_path / "log.jsonl"
+    path = tmp_path / batch_name(FileKind.LEDGER, "log", 0)
     path.write_text('{"time": 1}\n' * 3)
     with pytest.raises(DumpError, match="there are no rollouts"):
         statistics(open_run(path).scan())
@@ -149,12 +135,12 @@ def test_nothing_to_count_is_an_error(tmp_path):
         statistics(ledger_rows(tmp_path / "failed", failed))
 
 
-def test_groups_above_the_threshold_by_partial_credit_alone_are_told_apart(tmp_path):
+def test_groups_with_partial_credit_alone_are_told_apart(tmp_path):
     members = [group(0, [0.01] * 8), group(1, [0.8, 0.02]), group(2, [0.0, 0.0]), group(3, [1.0, 1.0])]
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         assert writer.submit(members).result(5)
     (row,) = statistics(open_run(tmp_path).scan(), By.TASK).iter_rows(named=True)
-    assert (row["mixed"], row["above_threshold_unsolved"], row["partial_credit_only"]) == (0.5, 0.25, 0.5)
+    assert (row["mixed"], row["partial_credit_only"]) == (0.5, 0.5)
 
 
 def test_the_table_of_an_evaluation_counts_a_question_that_was_asked_again_once_as_statistics_do(tmp_path):
@@ -166,10 +152,33 @@ def test_the_table_of_an_evaluation_counts_a_question_that_was_asked_again_once_
     ]
     write_ledger(tmp_path, asked)
     write_manifest(tmp_path, RUN_ID, manifest(solved_at=0.5))
-    summary = summarize(tmp_path, RUN_ID, "nano")
+    summary = summarize(tmp_path, RUN_ID, "nano", 12)
     total, category, task = summary.rows
     assert (total["name"], category["name"], task["name"]) == ("total", "arithmetic", "chain_sum")
     (row,) = statistics(open_run(tmp_path)).iter_rows(named=True)
     for name in ("groups", "rollouts", "solve_rate", "mean_base_score"):
         assert total[name] == category[name] == task[name] == row[name]
     assert (total["groups"], total["rollouts"], summary.no_response) == (2, 3, 1)
+
+
+def test_what_another_environment_does_not_say_is_unknown(tmp_path):
+    """Not 0 with an interval; what is cut off is known where there is a stop reason."""
+    for name, reason in (("without", ""), ("with", "length")):
+        made = [rollout(1.0, k, stop_reason=reason, truncated=bool(reason)) for k in range(4)]
+        rows = ledger_rows(tmp_path / name, [group(k, made, environment="gsm8k") for k in range(3)])
+        (row,) = statistics(rows).iter_rows(named=True)
+        for unknown in ("format_rate", "penalized", "scorer_failures", "rejected"):
+            assert row[unknown] is None, unknown
+        assert row["truncated"] == (1.0 if reason else None)
+
+
+def test_a_complexity_out_of_range_is_in_the_last_tenth(tmp_path):
+    (row,) = statistics(ledger_rows(tmp_path, [group(0, complexity=1e300)]), By.LEVEL).iter_rows(named=True)
+    assert row["complexity"] == "0.9-1.0"
+
+
+def test_groups_of_two_runs_with_equal_ids_stay_apart(tmp_path):
+    for name in ("a", "b"):
+        write_ledger(tmp_path / name, [group(k, group_id=f"g{k}", run_id=name) for k in range(5)], name)
+    rows = statistics(open_run(tmp_path / "a", tmp_path / "b"), By.PHASE).select("run_id", "groups").rows()
+    assert rows == [("a", 5), ("b", 5)]

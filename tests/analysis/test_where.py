@@ -36,6 +36,7 @@ ROWS = pl.DataFrame(
         ("truncated", [0]),
         ("violation IN ('') AND NOT truncated", [2, 3]),
         ("task = 'COUNT(*)'", []),
+        ("task = 'a && b'", []),
     ],
 )
 def test_a_condition_chooses_its_rows(condition, rows):
@@ -47,7 +48,10 @@ def test_a_condition_chooses_its_rows(condition, rows):
     [
         ("gcd is", "not a condition in SQL"),
         ("", "not a condition in SQL"),
-        ("color = 'red'", "unknown column color; .* the columns are schema_version, item_id, "),
+        ("paint = 'red'", "unknown column paint; .* some columns are task, step, .*; docs/dumps.md lists all"),
+        ("stp > 3", r"unknown column stp; .*; did you mean step\?"),
+        ("step > 3 && phase = 'eval'", "write AND in place of &&"),
+        ("step > 3 || phase = 'eval'", r"write OR in place of \|\|"),
         ("phase = train", "unknown column train; a text stands in single quotes: 'train'"),
         ("step >= 'soon'", "step is a whole number"),
         ("step", "must be of type `Boolean`.*step is a whole number"),

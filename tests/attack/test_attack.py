@@ -26,6 +26,7 @@ class Config:
     seed: int = 0
     size: int = 1
 class Careful(ProceduralDataset):
+    rg_env_fresh = False  # so that there is a process to poison
     def __init__(self, config):
         super().__init__(config=config, seed=config.seed, size=config.size)
     def __getitem__(self, index):
@@ -103,8 +104,8 @@ def test_what_pays_for_nothing_is_a_hole_and_a_busy_machine_poisons_nothing(
         def __exit__(self, *_: object) -> None: ...
         def score_answer(self, entry: Mapping[str, Any], answer: str, options: object = None) -> AnswerScore:
             score = rule(entry, answer)
-            starved = AnswerScore.unscored(Status.TIMEOUT, starved=True)
-            return starved if score < 0 else AnswerScore(score, 0.0, score, Status.OK)
+            excused = AnswerScore.without_score(Status.TIMEOUT, excused=True)
+            return excused if score < 0 else AnswerScore(score, 0.0, score, Status.OK)
 
     monkeypatch.setattr("rg_env.attack.run.Scorer", ByRule)
     (attacked,) = attack_tasks(task, items=60)

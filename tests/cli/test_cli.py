@@ -46,7 +46,7 @@ def test_tasks(monkeypatch):
     ],
 )
 def test_score_shows_every_number_and_names_the_violation(response, options, violation, base_score):
-    command = ("score", "chain_sum", "--seed", "1", "--json")
+    command = ("score", "chain_sum-train-1-0", "--json")
     answer = json.loads(invoke(*command).stdout)["answer"]
     shown = json.loads(invoke(*command, *options, "--response", response.format(answer)).stdout)
     assert (shown["violation"], shown["base_score"], shown["status"]) == (violation, base_score, "ok")
@@ -54,12 +54,12 @@ def test_score_shows_every_number_and_names_the_violation(response, options, vio
     assert violation or shown["tagged_score"] < 1.0
 
 
-def test_the_id_of_an_item_or_group_is_scored_with_default_options():
+def test_the_id_of_an_item_or_group_is_scored():
     item = "chain_sum-eval-7-3@0.25"
     for name in (item, f"20261123-005303-ab:1:eval:3:{item}#1"):
-        done = invoke("score", name, "--json")
-        assert json.loads(done.stdout)["item"] == item
-        assert done.stderr.startswith("rg-env: with the default options of chain_sum; ")
+        assert json.loads(invoke("score", name, "--json").stdout)["item"] == item
+    refused = invoke("score", "gcd~01234567-eval-7-3")
+    assert "its run gave gcd options of its own" in str(refused.exception)
 
 
 def test_an_id_selects_its_group_in_every_command(tmp_path):

@@ -53,7 +53,7 @@ def complete(line):
 def test_the_shell_completes_commands_options_and_choices():
     assert complete("rg-env du") == ["dumps"]
     assert complete("rg-env dumps re") == ["report", "rescore"]
-    assert complete("rg-env dumps stats --again") == ["--against", "--against-where"]
+    assert complete("rg-env dumps stats --again") == ["--against"]
     assert complete("rg-env dumps stats x --by p") == ["phase"]
     assert complete("rg-env eval --suite rg_") == ["rg_easy", "rg_hard"]
     assert complete("rg-env train configs/") == []

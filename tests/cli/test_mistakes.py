@@ -59,8 +59,6 @@ MISTAKES = {
     f"{STATS} --columns solverate": "there is no solverate; use groups, rollouts, steps, mean_base_score",
     f"{STATS} --by color": "use one of task, category",
     f"{STATS} --by task,": "use one of task, category",
-    f"{STATS} --against-where step=1": "--against-where needs --against",
-    f"{STATS} --json --csv": "not both",
     f"{STATS} --solved-at 2": "--solved-at",
 }
 """What the one line says, by what was typed after `rg-env`."""

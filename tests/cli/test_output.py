@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import sys
@@ -17,7 +15,7 @@ from rich.table import Table
 from rg_env.cli import main
 from rg_env.dump import FileKind, ledger_line, to_line
 from rg_env.dump.files import batch_name, lock_name, manifest_name
-from rg_env.output import cell, console, csv_cell, guard_streams, print_error, print_fields, print_json, print_line
+from rg_env.output import cell, console, guard_streams, print_error, print_fields, print_json, print_line
 from tests.dump.records import group, rollout
 
 EVIL = (
@@ -79,7 +77,6 @@ COMMANDS = {
     "stats by step": ["stats", "DUMP", "--by", "step"],
     "stats details": ["stats", "DUMP", "--by", "level", "--details"],
     "stats json": ["stats", "DUMP", "--json"],
-    "stats csv": ["stats", "DUMP", "--by", "level", "--csv"],
     "stats against": ["stats", "DUMP", "--against", "DUMP"],
     "a condition that nothing fulfills": ["stats", "DUMP", "--where", "task = 'gcd'"],
     "a wrong condition": ["stats", "DUMP", "--where", EVIL.replace("\0", "")],
@@ -115,20 +112,6 @@ def test_a_command_prints_nothing_that_a_terminal_obeys(command, run, folder, tm
     if "--json" in args and code != 2:
         json.loads(out)
         assert out.isascii()
-
-
-def test_cells_of_csv_are_no_formulas(run, folder):
-    _, out, _ = run("dumps", "stats", folder, "--csv")
-    (row,) = csv.DictReader(io.StringIO(out))
-    assert row["task"].startswith("'=x␛]52;")
-    assert row["mean_base_score"] == "0.5"
-
-
-def test_cells_that_a_spreadsheet_would_execute_are_neutralized():
-    for text in ("=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", " =1", "\n=1", "＝1", "-cmd|x"):
-        assert csv_cell(text).startswith("'"), text
-    for text in ("-0.5", "+3", "-1e-9", "12", "gcd", '{"a":-1}', "", "a=b"):
-        assert csv_cell(text) == text
 
 
 def test_a_response_cannot_write_the_clipboard(run):

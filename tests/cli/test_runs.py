@@ -95,15 +95,38 @@ def test_every_run_is_a_row_and_the_newest_is_first(folder):
 def test_the_list_says_how_a_run_went_and_what_it_prints_can_be_pasted(folder):
     done = invoke("runs")
     lines = done.stdout.splitlines()
-    assert done.stderr == "rg-env: no dump in runs/not-begun\n"
+    assert done.stderr == ""  # a folder without a dump is no mistake of the user
     assert all(character.isprintable() for character in done.stdout.replace("\n", ""))
     facts = lines[lines.index("runs/whole-1/dumps") + 1].split(" · ")
-    assert facts[1:5] == ["ended", "2 groups missing", "␛]0;owned␇␊[red]model[/x]", "step 2"]
+    assert facts[1:5] == ["ended", "2 groups missing", "step 2", "␛]0;owned␇␊[red]model[/x]"]
     assert re.fullmatch(r"88% \[\d+%, \d+%\] solved", facts[5]) and facts[6:] == ["chain_sum"]
     (of_sample,) = [line for line in lines if SAMPLE_ID in line]
     path = shlex.split(lines[lines.index(of_sample) - 1])
     shown = invoke("dumps", "stats", *path, "--where", f"run_id = '{SAMPLE_ID}'")
     assert shown.exit_code == 0 and "32 groups" in shown.stdout
+
+
+def test_a_run_says_what_it_is_how_far_it_got_and_why_it_ended(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trained = {"settings": {"trainer": {"policy": {}, "max_training_steps": 60}}, "model": "nano"}
+    writer, manifest = begin(Path("runs/a/dumps"), 1, [([1.0], {"step": 34})], name="long thoughts", **trained)
+    writer.close()
+    change(manifest, '"ended"', '"end": "stopped by SIGTERM", "ended"')
+    begin(Path("runs/b-20261102"), 2, [([1.0], {"step": None, "phase": "eval"})], name="b", plan={"command": "eval"})[
+        0
+    ].close()
+    begin(Path("runs/c"), 3, [([1.0], {"step": 5})], imported={"from": "atropos"})[0].close()
+    rows = json.loads(invoke("runs", "--json").stdout)
+    assert [(row["kind"], row["name"], row["total_steps"], row["end"]) for row in rows] == [
+        ("import", "c", None, ""),
+        ("eval", "b", None, ""),
+        ("train", "long thoughts", 60, "stopped by SIGTERM"),
+    ]
+    lines = [line.strip() for line in invoke("runs").stdout.splitlines()]
+    assert lines[1].startswith("import · 2026-11-03 ") and " · ended · 1 group · " in lines[1]
+    assert lines[5].startswith("long thoughts · train · ")
+    assert lines[3].startswith("eval · ")  # the path above has its name
+    assert " · stopped by SIGTERM · step 34 of 60 · nano · " in lines[5]
 
 
 def test_a_folder_that_is_none_of_runs(folder):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 
@@ -11,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from rg_env.cli import app
-from rg_env.dump import DumpWriter, open_run, to_line, write_manifest
+from rg_env.dump import DumpWriter, FileKind, open_run, to_line, write_manifest
+from rg_env.dump.files import batch_name
 from rg_env.dump.schema import StepRecord
 from rg_env.errors import RGEnvError
 from tests.analysis.samples import write_ledger
@@ -36,15 +35,15 @@ def test_for_people_and_for_machines(folder):
     (row,) = json.loads(stats(folder, "--json").stdout)
     assert (row["task"], row["solve_rate"], row["pass_at_2"]) == ("gcd", 0.5, 1.0)
     assert (row["violation_counts"], row["status_counts"]) == ({}, {"ok": 16})
-    (line,) = csv.DictReader(io.StringIO(stats(folder, "--csv", "--where", "step > 4").stdout))
-    assert (line["groups"], line["solve_rate"]) == ("4", "0.5")
+    (row,) = json.loads(stats(folder, "--json", "--where", "step > 4").stdout)
+    assert (row["groups"], row["solve_rate"]) == (4, 0.5)
 
 
 def test_only_the_columns_asked_for(folder):
     (row,) = json.loads(stats(folder, "--json", "--columns", "mean_raw_score,solve_rate_low").stdout)
     assert [*row] == ["run_id", "run", "phase", "environment", "task", "mean_raw_score", "solve_rate_low"]
-    table = csv.DictReader(io.StringIO(stats(folder, "--csv", "--columns", "mean_reward", "--by", "step").stdout))
-    assert table.fieldnames == ["run_id", "run", "phase", "environment", "step", "mean_reward"]
+    first, *_ = json.loads(stats(folder, "--json", "--columns", "mean_reward", "--by", "step").stdout)
+    assert [*first] == ["run_id", "run", "phase", "environment", "step", "mean_reward"]
     assert "mean_tagged_score" in stats(folder, "--columns", "mean_tagged_score").stdout
     compared = json.loads(stats(folder, "--against", folder, "--json", "--columns", "mean_reward").stdout)
     assert {row["measure"] for row in compared["rows"]} == {"mean_reward"}
@@ -62,13 +61,11 @@ def test_two_runs(folder, tmp_path):
     assert {row["task"] for row in shown["rows"] if "task" in row} == {"gcd"}
 
 
-def test_one_run_against_itself_at_another_step(tmp_path):
-    early, late = (
-        [group(f"{step}-{k}", [score] * 2, item=f"q{k}", phase="eval", step=step) for k in range(8)]
-        for step, score in ((0, 0.0), (60, 1.0))
-    )
-    write_ledger(tmp_path, early + late)
-    done = stats(tmp_path, "--where", "step = 0", "--against", tmp_path, "--against-where", "step = 60")
+def test_the_questions_that_only_one_side_solves_are_listed(tmp_path):
+    for step, score in ((0, 0.0), (60, 1.0)):
+        groups = [group(f"{step}-{k}", [score] * 2, item=f"q{k}", phase="eval", step=step) for k in range(8)]
+        write_ledger(tmp_path / f"{step}", groups)
+    done = stats(tmp_path / "0", "--against", tmp_path / "60")
     assert "-1.000 *" in done.stdout
     says = "8 questions that the other side solves in at least half of its tries, and this one does not"
     assert says in done.stdout
@@ -89,25 +86,26 @@ def test_several_runs_keep_the_order_given(tmp_path):
 
 
 def test_no_common_question_is_an_error(folder):
-    error = stats(folder, "--against-where", "phase = 'eval'", "--against", "dumps/sample").exception
+    error = stats(folder, "--against", "dumps/sample").exception
     assert isinstance(error, RGEnvError) and "no question is in both dumps" in str(error)
 
 
 def test_bad_input_is_named_and_the_rest_is_counted(tmp_path):
-    path = tmp_path / "theirs.jsonl"
+    path = tmp_path / batch_name(FileKind.ROLLOUTS, RUN_ID, 0)
     good = [to_line(group(k)).decode() for k in range(3)]
     path.write_text(good[0] + good[1][:30] + "\n" + '{"some": "thing"}\n' + good[1] + good[2])
     done = stats(path, "--json")
     (row,) = json.loads(done.stdout)
     assert (done.exit_code, row["groups"]) == (0, 3)
-    assert "theirs.jsonl, line 2: torn" in done.stderr
-    assert "theirs.jsonl, line 3: not a record" in done.stderr
+    assert "0000.jsonl, line 2: torn" in done.stderr
+    assert "0000.jsonl, line 3: not a record" in done.stderr
     assert "no ledger found" in done.stderr
 
 
 def test_a_foreign_file_is_one_line(tmp_path):
     for content in ("", "\n\n", "no json\n", '{"some": "thing"}\n' * 2000, "[1]\n", "\0" * 100, "\xff"):
-        path = tmp_path / ("foreign.jsonl.zst" if content.startswith("no json") else "foreign.jsonl")
+        ending = ".zst" if content.startswith("no json") else ""
+        path = tmp_path / (batch_name(FileKind.ROLLOUTS, "foreign", 0) + ending)
         path.write_text(content, encoding="latin-1")
         error = stats(path).exception
         assert isinstance(error, RGEnvError)
@@ -128,3 +126,12 @@ def test_the_trainers_numbers_are_shown_by_step_without_those_of_abandoned_steps
         ["–", "–"],
     ]
     assert sum(len(step.name) for step in open_run(tmp_path).all_attempts().steps()) == 6
+
+
+@pytest.mark.parametrize("by", ["phase", "step", "level"])
+@pytest.mark.parametrize("columns", ["", "solve_rate", "partial_credit_only,mean_reward_low"])
+@pytest.mark.parametrize("output", [(), ("--details",), ("--json",)])
+def test_every_output_takes_every_choice_of_columns(folder, output, columns, by):
+    done = stats(folder, *output, "--by", by, *(["--columns", columns] if columns else []))
+    assert (done.exit_code, done.exception) == (0, None)
+    assert done.stdout

@@ -71,7 +71,7 @@ class RecordingTrainer(RayPPOTrainer):
         )
 
 
-class ToyExperiment(CPUMixin, BasePPOExp):
+class RecordingExperiment(BasePPOExp):
     def get_train_dataset(self) -> Prompts:
         return Prompts(64)
 
@@ -93,6 +93,10 @@ class ToyExperiment(CPUMixin, BasePPOExp):
 
         trainer.dispatch.save_weights_for_sampler = save_and_compare
         return trainer
+
+
+class ToyExperiment(CPUMixin, RecordingExperiment):
+    pass
 
 
 def settings(folder: Path) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from rg_env.dump import (
     open_run,
     to_line,
 )
-from rg_env.dump.schema import GROUP_FACTS, ROLLOUT_FACTS, SCHEMA_VERSION
+from rg_env.dump.schema import GROUP_FACTS, ROLLOUT_FACTS, SCHEMA_VERSION, RolloutFacts
 from rg_env.scoring.types import Status, Violation
 from tests.dump.records import RUN_ID, group, rollout
 
@@ -123,7 +123,7 @@ def test_what_is_submitted_comes_out_of_the_files(tmp_path_factory, records):
     texts = sorted(dump.all_attempts().groups(), key=lambda record: int(record.group_id))
     kept = [record for record in records if any(r.status is not Status.NO_RESPONSE for r in record.rollouts)]
     assert list(map(_plain, texts)) == list(map(_plain, kept))
-    assert not dump.problems
+    assert not dump.findings().counts["damaged_line"]
 
 
 def test_the_keys_of_atropos_are_there():
@@ -214,3 +214,10 @@ def test_what_is_no_number_is_null_in_a_line_and_nan_in_a_record():
     assert b'"reward":null' in line and b'"raw_score":null' in line
     (back,) = from_line(GroupRecord, line).rollouts
     assert math.isnan(back.reward) and back.raw_score is None
+
+
+def test_the_ledger_has_a_list_for_each_field_of_a_rollout():
+    lists = {field.name: field for field in msgspec.structs.fields(LedgerRecord)}
+    for field in msgspec.structs.fields(RolloutFacts):
+        assert lists[field.name].required == field.required, field.name
+    assert LedgerRecord.__struct_fields__[-len(ROLLOUT_FACTS) :] == ROLLOUT_FACTS

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump import SCHEMA_VERSION, claim_run, new_run_id, write_manifest
+from rg_env.dump import SCHEMA_VERSION, DumpWriter, claim_run, close_all, new_run_id, write_manifest
 from rg_env.dump.manifest import RUN_FILE, read_manifest, settings_in
 from rg_env.dump.runs import find_runs, run_names
 from rg_env.errors import DumpError
@@ -102,3 +102,14 @@ def test_runs_are_named_by_as_much_as_tells_them_apart(tmp_path):
 def test_runs_are_in_the_order_given(tmp_path):
     named(tmp_path, ("a", "r3", "m"), ("a", "r1", "m"), ("b", "r2", "m"))
     assert [run.run_id for run in find_runs([tmp_path / "b", tmp_path / "a"])] == ["r2", "r1", "r3"]
+
+
+def test_how_a_run_ended_is_noted_by_the_first_who_knows(tmp_path):
+    """A run that is stopped fails afterwards, too: that is not why it ended."""
+    write_manifest(tmp_path, "run", {"attempt": 1, "kind": "train"})
+    DumpWriter(tmp_path, "run", 1)
+    close_all("stopped by SIGTERM")
+    close_all("failed: KeyboardInterrupt")
+    manifest = read_manifest(tmp_path, "run")
+    assert manifest["end"] == manifest["attempts"][0]["end"] == "stopped by SIGTERM"
+    assert manifest["ended"]

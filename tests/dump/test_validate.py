@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.dump import DumpWriter, FileKind, NotKept, ledger_line, write_manifest
+from rg_env.dump.contents import MAX_KEPT, Findings, Place
 from rg_env.dump.files import RunLock, batch_name, list_files, manifest_name
-from rg_env.dump.validate import MAX_KEPT, Validation, validate
+from rg_env.dump.validate import validate
 from rg_env.scoring.types import Status, Violation
 from tests.dump.records import RUN_ID, group, rollout, write_record
 
@@ -34,7 +35,7 @@ def _file(folder, kind=FileKind.ROLLOUTS, number=0):
 
 
 def _found(*paths):
-    return [(f.kind, f.file, f.line) for f in validate(*paths).kept]
+    return [(kind, *place) for kind, place, _ in validate(*paths).findings]
 
 
 def _change(path, line, change):
@@ -48,7 +49,7 @@ def _change(path, line, change):
 
 def test_what_runs_leave_passes(record):
     result = validate(record)
-    assert result.good, result.kept
+    assert result.good, result.findings.kept
     assert not result.remarks
     assert (result.runs, result.records[FileKind.LEDGER], result.texts) == (1, 14, 12)
     assert result.records[FileKind.TRAINED] == 8
@@ -140,11 +141,10 @@ def test_a_line_that_is_there_twice_is_found(record, kind):
 
 
 def test_missing_and_doubled_files_are_found(record):
-    second = _file(record, FileKind.LEDGER, 1)
-    second.rename(second.with_name(second.name.replace("_0001", "_0007")))
+    _file(record, FileKind.LEDGER, -1).unlink()
     other = _file(record, FileKind.FAILED)
     shutil.copy(other, other.with_name(other.name + ".part"))
-    assert {("gap", f"run {RUN_ID}", 0), ("duplicate", f"{other.name}.part", 0)} <= {*_found(record)}
+    assert {("lines_missing", f"run {RUN_ID}", 0), ("duplicate", f"{other.name}.part", 1)} <= {*_found(record)}
 
 
 def test_a_damaged_manifest_is_found_and_a_missing_one_remarked(record):
@@ -157,13 +157,13 @@ def test_a_damaged_manifest_is_found_and_a_missing_one_remarked(record):
     assert "no manifest" in result.remarks[0]
 
 
-def test_a_run_that_begins_again_while_it_is_checked_is_one_line(record, monkeypatch):
+def test_a_run_that_begins_again_while_it_is_checked_is_one_line(record):
     write_manifest(record, RUN_ID, {"attempt": 3})
-    monkeypatch.setattr("rg_env.dump.validate.is_held", lambda *_: False)  # it was not held when it was looked at
     lock = RunLock(record, RUN_ID)
     try:
-        (fault,) = validate(record).kept
-        assert str(fault).endswith("is being written now (wait until it has ended)")
+        result = validate(record)
+        assert result.good
+        assert "being written" in result.remarks[0]
     finally:
         lock.release()
 
@@ -181,10 +181,15 @@ def test_a_run_that_is_being_written_is_not_held_against_itself(record):
 
 
 def test_findings_are_bounded():
-    found = Validation()
-    for k in range(MAX_KEPT + 5):
-        found.add("gap", str(k), 0, "")
-    assert (found.counts.total(), len(found.kept)) == (MAX_KEPT + 5, MAX_KEPT)
+    every = Findings()
+    for start in (0, MAX_KEPT):
+        found = Findings()
+        for k in range(MAX_KEPT + 5):
+            found.add("no_text", Place("a file", start + k), "")
+        every.extend(found)
+    assert (every.counts.total(), len(every.kept)) == (2 * MAX_KEPT + 10, MAX_KEPT)
+    assert len(every.summary()) == 4
+    assert every.summary()[-1].startswith("… 2,010 groups are in no file with texts")
 
 
 def test_memory_does_not_grow_with_the_texts(tmp_path):
@@ -207,7 +212,27 @@ def test_groups_that_were_never_written_and_an_irregular_end_are_found(tmp_path)
     line = ledger_line(group(run_id=run_id), None, NotKept.ROLLOUTS_OFF)
     (tmp_path / batch_name(FileKind.LEDGER, run_id, 0)).write_bytes(line)
     write_manifest(tmp_path, run_id, {"missing_groups": 3, "ended": "2026-11-23"})
-    assert validate(tmp_path).counts == {"groups_missing": 1}
+    assert validate(tmp_path).findings.counts == {"groups_missing": 1}
     assert CliRunner().invoke(app, ["dumps", "validate", str(tmp_path)]).exit_code == 3
     write_manifest(tmp_path, run_id, {"attempt": 2})
-    assert validate(tmp_path).counts == {"groups_missing": 1, "no_regular_end": 1}
+    assert validate(tmp_path).findings.counts == {"groups_missing": 1, "no_regular_end": 1}
+
+
+def test_a_run_in_several_folders_is_checked_as_one(tmp_path):
+    """A full disk tells people to use another folder; each folder has a manifest of its own."""
+    for attempt, name in ((1, "a"), (2, "b")):
+        (tmp_path / name).mkdir()
+        write_manifest(tmp_path / name, RUN_ID, {"attempt": attempt})
+        with DumpWriter(tmp_path / name, RUN_ID, attempt) as writer:
+            assert writer.submit([group(attempt, attempt=attempt, step=attempt)]).result(10)
+    assert validate(tmp_path / "a", tmp_path / "b").good
+    assert validate(tmp_path / "b", tmp_path / "a").good
+
+
+def test_lines_that_differ_under_one_id_are_found(record):
+    copy = shutil.copytree(record, record.parent / "copy")
+    _change(_file(copy, FileKind.LEDGER), 2, lambda wire: wire.update(step=99))
+    found = validate(record, copy).findings
+    assert found.counts["differs"] == 1
+    ((_, place, text),) = (finding for finding in found if finding.kind == "differs")
+    assert place.line == 2 and text.endswith("which differs")

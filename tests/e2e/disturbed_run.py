@@ -20,13 +20,14 @@ def blocked():
 
 
 def without_scorers():
-    from rg_env.scoring import fork_server, scorer
+    from rg_env.runner import caller_worker
+    from rg_env.scoring import scorer
 
     shadow = Path(tempfile.mkdtemp(), "reasoning_gym.py")
     shadow.write_text("raise ImportError('no such wheel')")
-    environment = fork_server.environment()
+    environment = caller_worker.environment()
     paths = os.pathsep.join([str(shadow.parent), environment["PYTHONPATH"]])
-    fork_server.environment = lambda: {**environment, "PYTHONPATH": paths}
+    caller_worker.environment = lambda: {**environment, "PYTHONPATH": paths}
     for shared in scorer._shared.values():
         shared.close()
 

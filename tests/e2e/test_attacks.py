@@ -33,6 +33,8 @@ def run(mode, folder, short_run):
         f"{RG}.scorer.timeout=2",
         f"{RG}.dump_other_rollouts=true",
         f"{RG}.dump_dir={folder}/dumps",
+        # A new run is refused among the checkpoints of another one.
+        *(f"trainer.{name}_path={folder}/{name}" for name in ("ckpt", "export", "log")),
     ]
     script = ROOT / "tests" / "e2e" / "attack_run.py"
     run_command(sys.executable, script, mode, *short_run, *overrides, timeout=500)

@@ -51,16 +51,19 @@ def prompts(tmp_path, monkeypatch):
 
 def test_evaluation_of_every_exported_step(short_run, model, prefilled, prompts, tmp_path):
     config = tmp_path / "run.yaml"
-    values = dict(str(setting).split("=", 1) for setting in [*short_run[1:], *settings(model, prefilled)])
+    # Paths of a file are the recipe's: the run gets a folder of its own, and `run` links to it.
+    run = tmp_path / "run"
+    shared = [str(setting).replace(f"{tmp_path}/", f"{run}/") for setting in short_run[1:]]
+    values = dict(setting.split("=", 1) for setting in [*shared, *map(str, settings(model, prefilled))])
     config.write_text("".join(f"{name}: {value}\n" for name, value in values.items()))
     rg_env("train", short_run[0], config, timeout=700)
     again = tmp_path / "again"
-    command = ("eval", short_run[0], config, "--model", tmp_path / "exports", "--out", again)
+    command = ("eval", short_run[0], config, "--model", run / "exports", "--out", again)
     done = rg_env(*command, "--json", timeout=700)
     results = json.loads(done.stdout)
-    assert [result["name"] for result in results] == ["step 1", "step 2"]
+    assert [result["name"] for result in results] == [f"{run.resolve().name} step {step}" for step in (1, 2)]
 
-    before, after = (evaluated(folder) for folder in (tmp_path / "dumps", again / "step_2"))
+    before, after = (evaluated(folder) for folder in (run / "dumps", next(again.glob("*step_2"))))
     assert len(before) == 16
     assert {item: group.rollouts[0].conversation for item, group in after.items()} == {
         item: group.rollouts[0].conversation for item, group in before.items()
@@ -76,7 +79,7 @@ def test_evaluation_of_every_exported_step(short_run, model, prefilled, prompts,
     assert served == [served[0]] * 2, "both steps were asked the same"
     assert sum(served[0].values()) == 16
     assert served[0] <= sampled, "the server made the token ids of SkyRL's prompts"
-    assert validate(again / "step_2").good
+    assert validate(next(again.glob("*step_2"))).good
     assert "nothing left to do" in rg_env(*command, "--resume").stderr
 
 

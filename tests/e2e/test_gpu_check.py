@@ -1,6 +1,7 @@
 """`make gpu-check`, on the CPU."""
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -27,3 +28,12 @@ def test_gpu_check_on_the_cpu(short_run, tmp_path):
     for side, recorded in (("with", True), ("without", False)):
         assert bool(list((out / side / "dumps").glob("*_ledger_*.jsonl"))) == recorded
     assert (out / "result.txt").read_text().strip() in done.stdout
+
+
+def test_gpu_check_deletes_nothing(tmp_path):
+    (tmp_path / "model.safetensors").write_text("weights")
+    command = [sys.executable, ROOT / "scripts" / "gpu_check.py", "--out", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "has files: name a new folder" in done.stderr
+    assert (tmp_path / "model.safetensors").read_text() == "weights"

@@ -28,6 +28,21 @@ def test_task_reward_estimator_loss_and_experiment_train_together(short_run):
     rg_env("dumps", "validate", dumps)
 
 
+def test_a_file_of_fifty_questions_trains(short_run, tmp_path):
+    path = tmp_path / "sums.csv"
+    rows = [f"What is {n} + {m}?,{n + m}" for n in range(5) for m in range(10)]
+    path.write_text("\n".join(["question,answer", *rows]) + "\n")
+    settings = tmp_path / "sums.yaml"
+    settings.write_text(f"{RG}.tasks: {{sums: {{file: {{path: {path}, scorer: number}}}}}}\n")
+    rg_env("train", *short_run, settings, timeout=800)
+    dumps = next(arg.partition("=")[2] for arg in map(str, short_run) if "dump_dir" in arg)
+    trained = [line for line in open_run(dumps).ledger() if line.phase == "train"]
+    assert {line.task for line in trained} == {"sums"}
+    assert {str(rollout.status) for line in trained for rollout in line.rollouts} == {"ok"}
+    rg_env("dumps", "validate", dumps)
+    rg_env("dumps", "rescore", dumps)
+
+
 def test_a_reward_function_that_always_fails_ends_the_run_at_the_first_step(short_run, tmp_path):
     """In spite of `filter`, which would draw one batch without a signal after the other."""
     Path(tmp_path, "broken_reward.py").write_text(

@@ -4,6 +4,7 @@ import contextlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -118,8 +119,10 @@ def test_requests_that_fail_are_recorded_and_count_nowhere(answers, tmp_path):
     assert statuses["no_response"] + statuses["ok"] == (GROUPS - 1) * SAMPLES
     assert f"{statuses['no_response'] + SAMPLES} requests failed" in done.stderr
     assert "400: no, ***" in done.stderr
-    whole = sum(all(rollout.status == "ok" for rollout in record.rollouts) for record in ledger)
-    assert f"{GROUPS - whole} questions without all answers: --resume asks them again" in done.stderr
+    partial = sum(any(rollout.status != "ok" for rollout in record.rollouts) for record in ledger)
+    assert f"{GROUPS - 1} of {GROUPS} groups in {tmp_path}, {partial} of them without all responses" in done.stderr
+    missing = statuses["no_response"] + SAMPLES
+    assert f"{missing} of {GROUPS * SAMPLES} responses missing: the same command with --resume" in done.stderr
 
 
 def test_what_an_outage_swallowed_is_asked_again(right, tmp_path):
@@ -140,7 +143,7 @@ def test_what_an_outage_swallowed_is_asked_again(right, tmp_path):
 
         server.script = half
         second = collect(server, tmp_path, "--retries", "0", "--resume")
-        assert (second.exit_code, "nothing left to do" in second.stderr) == (0, False)
+        assert (second.exit_code, "nothing left to do" in second.stderr) == (1, False)
         recorded = list(open_run(tmp_path).ledger())
         assert len(recorded) == len({record.call for record in recorded}) == GROUPS
         server.script = right
@@ -225,7 +228,7 @@ def test_sigterm_keeps_the_finished_groups_and_drops_the_others(right, tmp_path)
 def test_the_budget_of_tokens(right, tmp_path):
     with serving(right) as server:
         done = collect(server, tmp_path, "--max-tokens-total", "100", "--concurrency", "1")
-        assert done.exit_code == 0, done.output
+        assert done.exit_code == 1, done.output
         assert "stopped at --max-tokens-total" in done.stderr
         assert len(items(tmp_path)) < GROUPS / 2
         assert collect(server, tmp_path, "--resume", "--max-tokens-total", "100000").exit_code == 0
@@ -280,7 +283,7 @@ def test_a_full_disk_ends_with_exit_code_3_and_says_how_many_groups_in_the_last_
     missing = GROUPS - len(items(tmp_path))
     assert 0 < missing < GROUPS
     assert f"{missing} groups of this run missing from {tmp_path}" in done.stderr.splitlines()[-1]
-    assert "without all answers" not in done.stderr
+    assert "--resume" not in done.stderr
     (run,) = open_run(tmp_path).runs
     assert run.manifest["missing_groups"] == missing and run.manifest["ended"]
 
@@ -318,3 +321,101 @@ def test_a_second_signal_ends_a_command_whose_disk_hangs(tmp_path):
             assert process.wait(0.5) == 130
             return
     raise AssertionError
+
+
+def test_a_refusal_of_one_prompt_loses_no_other(right, answers, tmp_path):
+    asked = Counter()
+
+    def moderated(number, body):
+        """The first question is flagged, after its first request."""
+        question = body["messages"][-1]["content"]
+        asked[question] += 1
+        is_flagged = question == next(iter(answers)) and asked[question] > 1
+        return error(403, "flagged by moderation") if is_flagged else right(number, body)
+
+    with serving(moderated) as server:
+        first = collect(server, tmp_path, "--concurrency", "1")
+        server.script = lambda number, body: error(403, "flagged by moderation")
+        second = collect(server, tmp_path, "--resume")
+    for done in (first, second):
+        assert done.exit_code == 1, done.output
+        assert "2 requests failed (status no_response), the last one: 403: flagged by moderation" in done.stderr
+        assert f"2 of {GROUPS * SAMPLES} responses missing" in done.stderr
+
+
+def test_a_quota_that_is_used_up_keeps_what_was_answered(right, tmp_path):
+    used_up = error(429, "You exceeded your current quota", "insufficient_quota")
+    with serving(lambda number, body: right(number, body) if number < 10 else used_up) as server:
+        done = collect(server, tmp_path, "--retries", "0")
+    assert done.exit_code == 1, done.output
+    assert "the quota is used up" in done.stderr
+    assert len(texts_of(tmp_path)) == 10, "groups in progress are recorded"
+    assert len(server.requests) < 10 + 2 * 4, "nothing more is asked"
+
+
+def texts_of(folder):
+    """The responses in the dump, by question and repetition."""
+    rollouts = open_run(folder).rollouts()
+    return {(group.call, one.repetition): one.response for group, one in rollouts if one.status != "no_response"}
+
+
+def test_resume_sends_no_answered_request_again(answers, tmp_path):
+    """Half of the requests to each question fail, whatever the retries. Two resumptions later all are answered once."""
+    asked, served = Counter(), Counter()
+
+    def script(number, body):
+        question = body["messages"][-1]["content"]
+        with lock:
+            asked[question] += 1
+            if asked[question] % 2 == 0:
+                return error(400, "overloaded")
+            served[question] += 1
+            return completion(
+                f"<think>{served[question]}</think><answer>{answers[question]}</answer>", tokens=served[question]
+            )
+
+    lock = threading.Lock()
+    penalty = ("length_penalty.kind=kimi",)
+    with serving(script) as server:
+        first = collect(server, tmp_path, *penalty, samples=4)
+        earlier = texts_of(tmp_path)
+        second = collect(server, tmp_path, *penalty, "--resume", samples=4)
+        third = collect(server, tmp_path, *penalty, "--resume", samples=4)
+        again = collect(server, tmp_path, *penalty, "--resume", samples=4)
+        refusal = refused(collect(server, tmp_path, *penalty, samples=4))
+    assert [done.exit_code for done in (first, second, third, again)] == [1, 1, 0, 0], third.output
+    assert f"{GROUPS * 2} requests: {GROUPS} questions × 4 less {GROUPS * 2} answered before" in second.stderr
+    assert "has the dump of a finished run: choose another folder" in refusal
+    assert set(served.values()) == {4}, "no answered request is sent again"
+    groups = list(open_run(tmp_path).groups())
+    assert sorted(group.call for group in groups) == list(range(GROUPS))
+    for group in groups:
+        assert [rollout.repetition for rollout in group.rollouts] == [0, 1, 2, 3]
+        assert len({rollout.response for rollout in group.rollouts}) == 4
+        assert sorted(rollout.response_tokens for rollout in group.rollouts) == [1, 2, 3, 4]
+        rewards = sorted(rollout.reward for rollout in group.rollouts)
+        assert rewards == pytest.approx([0.5, 0.5 + 1 / 3, 0.5 + 2 / 3, 1.5]), "the penalty is that of the whole group"
+        assert group.attempt == 3
+    assert earlier.items() <= texts_of(tmp_path).items(), "earlier responses are taken over as they were"
+    assert validate(tmp_path).good
+
+
+def test_a_group_without_its_text_is_asked_whole(right, tmp_path):
+    def half(number, body):
+        return right(number, body) if number % 2 else error(400, "overloaded")
+
+    with serving(half) as server:
+        collect(server, tmp_path, "dump_rollouts=false", "dump_other_rollouts=false", "dump_failed_rollouts=false")
+        server.script = right
+        before = len(server.requests)
+        done = collect(
+            server,
+            tmp_path,
+            "--resume",
+            "dump_rollouts=false",
+            "dump_other_rollouts=false",
+            "dump_failed_rollouts=false",
+        )
+    assert done.exit_code == 0, done.output
+    assert (len(server.requests) - before) % SAMPLES == 0
+    assert len(list(open_run(tmp_path).ledger())) == GROUPS

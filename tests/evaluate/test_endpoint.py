@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rg_env.errors import ConfigError
-from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, Sampling, base_url
+from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, RequestLimits, Sampling, base_url
 from tests.evaluate.server import CUT, HANG, Answer, completion, error, serving
 
 KEY = "sk-secret-0123456789"
@@ -20,7 +20,8 @@ def key(monkeypatch):
 
 def ask(server, times=1, timeout=30.0, retries=2):
     async def run():
-        async with Endpoint(server.url, "m", Sampling(max_tokens=9), timeout=timeout, retries=retries) as endpoint:
+        limits = RequestLimits(timeout=timeout, retries=retries)
+        async with Endpoint(server.url, "m", Sampling(max_tokens=9), limits) as endpoint:
             return [await endpoint.respond(MESSAGES) for _ in range(times)]
 
     return asyncio.run(run())
@@ -52,9 +53,10 @@ def test_passing_trouble_is_tried_again():
         (Answer(CUT), "Connection error"),
         (Answer(200, {"choices": [], "object": "chat.completion"}), "no choices"),
         (Answer(200, {}), "no choices"),
-        (Answer(200, b"<html>", {"content-type": "text/html"}), "not JSON"),
-        (Answer(200, b'{"choices": [', {}), ""),
-        (Answer(200, {"choices": [{"message": None}]}), ""),
+        (Answer(200, b"<html>", {"content-type": "text/html"}), "the reply is not JSON: '<html>'"),
+        (Answer(200, b"<html>"), "the reply is not JSON: '<html>'; the address of an API mostly ends in /v1"),
+        (Answer(200, b'{"choices": [', {}), "the reply is not JSON"),
+        (Answer(200, {"choices": [{"message": None}]}), "a choice without a message"),
     ],
 )
 def test_lasting_trouble_is_a_failure_with_a_reason(trouble, reason):
@@ -86,6 +88,22 @@ def test_what_fails_every_request_is_one_error_without_the_key(trouble, message)
         ask(server, retries=0)
     assert KEY not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_once_the_server_has_responded_a_refusal_is_about_one_prompt(status):
+    flagged = error(status, "input was flagged by moderation")
+    with serving(lambda number, body: flagged if number == 1 else RIGHT) as server:
+        before, refused, after = ask(server, times=3)
+    assert (before.failure, after.failure) == (None, None)
+    assert refused.failure == f"{status}: input was flagged by moderation"
+
+
+def test_a_key_that_is_not_set_is_not_called_refused(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    wants = r"wants a key: set OPENAI_API_KEY \(401: no key"
+    with serving(lambda number, body: error(401, "no key")) as server, pytest.raises(EndpointError, match=wants):
+        ask(server)
 
 
 def test_reasoning_that_comes_apart_is_the_think_block_and_an_opened_one_is_noticed():
@@ -127,7 +145,7 @@ def test_what_is_no_address_and_a_key_in_one_are_refused():
 
 def test_nobody_listening_is_found_out_at_once():
     async def check(url):
-        async with Endpoint(url, "m", Sampling(), timeout=5, retries=0) as endpoint:
+        async with Endpoint(url, "m", Sampling(), RequestLimits(timeout=5, retries=0)) as endpoint:
             await endpoint.check()
 
     with serving(lambda number, body: RIGHT) as server:

@@ -48,14 +48,17 @@ def test_scores_are_counted_over_rollouts(suite, tmp_path):
 
     with serving(script) as server:
         done = evaluate(server, suite, "--samples", "4", "--out", str(out), "--json")
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 1, done.output
     assert {body["messages"][0]["content"] for body in server.requests} == {"Answer in <answer> tags."}
+    (run,) = open_run(out).runs
+    assert (run.manifest["kind"], run.manifest["end"]) == ("eval", "finished, responses are missing")
     result = json.loads(done.stdout)
     rollouts = [r for record in open_run(out).ledger() for r in record.rollouts]
     counted = [rollout for rollout in rollouts if rollout.status != "no_response"]
     assert len(rollouts) == 5 * 4
     assert result["no_response"] == len(rollouts) - len(counted) > 0
-    assert result["total"]["rollouts"] == len(counted)
+    assert result["total"]["rollouts"] == result["responses"] == len(counted)
+    assert result["planned"] == len(rollouts)
     assert result["total"]["mean_base_score"] == pytest.approx(sum(r.base_score for r in counted) / len(counted))
     assert result["total"]["upstream_score"] == pytest.approx(sum(r.raw_score or 0 for r in counted) / len(counted))
     assert {row["name"] for row in result["tasks"]} == {"gcd", "chain_sum"}
@@ -70,6 +73,25 @@ def test_scores_are_counted_over_rollouts(suite, tmp_path):
     assert formats == {""}, "the suite's format is lenient: tags in any case, no think block"
 
 
+def test_an_evaluation_that_lost_a_response_to_every_question_has_a_table_and_exit_code_1(suite, tmp_path):
+    requests = Counter()
+
+    def script(number, body):
+        question = body["messages"][-1]["content"]
+        requests[question] += 1
+        return error(500, "oops") if requests[question] == 1 else completion("<answer>7</answer>")
+
+    with serving(script) as server:
+        out = ("--samples", "3", "--out", str(tmp_path / "dump"), "--concurrency", "1")
+        done = evaluate(server, suite, *out)
+        assert done.exit_code == 1
+        again = evaluate(server, suite, *out, "--resume", "--json")
+    assert f"5 of 5 groups in {tmp_path / 'dump'}, 5 of them without all responses" in done.stderr
+    assert "10 of 15 responses; dump" in done.stdout
+    assert any(line.split()[:1] == ["total"] for line in done.stdout.splitlines())
+    assert (again.exit_code, json.loads(again.stdout)["responses"]) == (0, 15)
+
+
 def test_the_table_fits_80_columns_with_the_total_first_and_whole_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("rg_env.output._PIPE_WIDTH", 80)
@@ -78,7 +100,7 @@ def test_the_table_fits_80_columns_with_the_total_first_and_whole_names(tmp_path
         done = evaluate(server, "long.yaml", "--samples", "2")
     assert done.exit_code == 0, done.output
     (folder,) = Path("runs").iterdir()
-    assert folder.name.startswith("eval-"), "a folder of its own by default"
+    assert folder.name.startswith("m-eval-2"), "a folder of its own by default, named after the model"
     lines = [line.rstrip() for line in done.stdout.splitlines()]
     assert max(map(len, lines)) <= 80
     names = ("total", "algebra", "intermediate_integration", "polynomial_multiplication")

@@ -4,8 +4,9 @@ import pytest
 from typer.testing import CliRunner
 
 from rg_env.cli import app
+from rg_env.dump import claim_run
 from rg_env.errors import ConfigError
-from rg_env.evaluate.server import find_models
+from rg_env.evaluate.server import find_models, run_of
 
 
 @pytest.fixture
@@ -47,6 +48,23 @@ def test_one_folder_is_one_model(run):
     assert found(run / "mine") == [(f"{run}/mine", f"{run}/mine")]
     assert found("Qwen/Qwen3-4B") == [("Qwen/Qwen3-4B", "Qwen/Qwen3-4B")]
     assert found("nano")[0][0] == "nano"
+
+
+def test_a_model_of_a_run_has_the_name_of_run_and_step(run):
+    """Also after the folder was renamed; its evaluation goes there."""
+    exports = run / "exports"
+    assert run_of(exports / "global_step_20") is None, "nothing there says that it is a run"
+    claim_run(run / "checkpoints", resuming=False)
+    (run.parent / "link").unlink(missing_ok=True)
+    renamed = run.rename(run.with_name("mine-20261123-101010"))
+    (run.parent / "link").symlink_to(renamed.name)
+    for folder in (renamed, run.parent / "link"):
+        step = folder / "exports" / "global_step_20"
+        assert found(step)[0][0] == found(step / "policy")[0][0] == "mine-20261123-101010 step 20"
+        assert [name for name, _ in found(folder / "exports")] == [f"{renamed.name} step {n}" for n in (20, 40, 100)]
+        assert run_of(step / "policy") == renamed
+    (renamed / "mine").mkdir()
+    assert run_of(renamed / "mine") is None
 
 
 def test_what_cannot_be_evaluated(run, monkeypatch):

@@ -42,7 +42,9 @@ def test_typed_settings_override_files_and_ours(tmp_path):
     [
         ("a: [", "is not valid YAML"),
         ("", "contains no settings"),
-        ("environment.skyrl_gym.rg_dump.sede: 3", "did you mean seed"),
+        ("environment.skyrl_gym.rg_dump.sede: 3", "did you mean environment.skyrl_gym.rg_dump.seed"),
+        ("generator.eval_samplng_params.temperature: 1", "did you mean generator.eval_sampling_params.temperature"),
+        ("seed: 3", "unknown setting 'seed'; did you mean environment.skyrl_gym.rg_dump.seed"),
         ("generator.eval_sampling_params.top_k: 20", "requests have temperature"),
         ("data: {val_data: [a.parquet]}", "the questions are those of --suite"),
     ],
@@ -54,3 +56,20 @@ def test_mistakes_in_a_file(text, message, tmp_path):
         read_settings([str(file)], "eval").sampling("eval")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_settings([str(tmp_path / "none.yaml")], "eval")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("trainer.polcy.model.path=x", "did you mean trainer.policy.model.path"),
+        ("scorer.timeuot=3", "did you mean scorer.timeout"),
+        ("temperature=1", "generator.eval_sampling_params.temperature.*: write the whole name"),
+        ("max_training_steps=3", "trainer.max_training_steps=3: eval only sends requests"),
+        ("tasks.gcd=2", "a mapping is given as a whole"),
+    ],
+)
+def test_names_are_looked_up_as_in_training(text, message):
+    """With short names, suggestions, and no word for a mistyped name but that it is unknown."""
+    with pytest.raises(ConfigError, match=message):
+        read_settings([text], "eval")
+    assert read_settings(["max_prompt_length=99"], "eval").skyrl == {"trainer.max_prompt_length": 99}

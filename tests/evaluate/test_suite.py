@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from rg_env.dataset import EvalSet
 from rg_env.errors import ConfigError
 from rg_env.evaluate.suites import SuiteTask, load_suite, suite_facts, suite_questions
 from rg_env.scoring import Scorer
+from rg_env.tasks import Item
+from rg_env.tasks.registry import task_categories
 from tests.documents import ROOT
 
 
@@ -142,3 +145,25 @@ def test_the_fingerprint_depends_on_the_questions_alone() -> None:
     first, second, third = ("gcd", "1?"), ("gcd", "2?"), ("lcm", "1?")
     assert of(first, second) == of(second, first)
     assert len({of(first), of(second), of(third), of(first, first), of(first, second), of()}) == 6
+
+
+def test_a_small_part_of_a_suite_has_items_of_all_its_categories_and_makes_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: Counter[str] = Counter()
+    make = SuiteTask.item
+
+    def counting(task: SuiteTask, index: int) -> Item:
+        made[task.name] += 1
+        return make(task, index)
+
+    monkeypatch.setattr(SuiteTask, "item", counting)
+    progress: list[str] = []
+    suite = load_suite("rg_easy")
+    questions = suite_questions("rg_easy", RGDumpConfig(), 40, note=progress.append)
+    asked = [questions.make(index).item.task for index in range(len(questions))]
+    assert len(asked) == len(set(asked)) == 40
+    assert {task_categories()[task] for task in asked} == {task_categories()[task.name] for task in suite.tasks}
+    assert made.total() == 40, "no other items are made"
+    assert progress[-1] == "40 of 40 questions"
+    assert questions.facts["suite"]["name"] == "rg_easy, 40 of 5,000 questions"

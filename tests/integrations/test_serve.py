@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import signal
@@ -22,7 +23,8 @@ import pytest
 
 from rg_env.attack.attacks import attacks
 from rg_env.dataset import item_of_id
-from rg_env.integrations.serve import Desk, make_app
+from rg_env.integrations.desk import Desk
+from rg_env.integrations.serve import make_app
 from rg_env.scoring import Scorer, Status
 from rg_env.scoring.guard import REWRITES
 
@@ -119,9 +121,72 @@ def test_a_body_that_is_not_declared_as_json_is_told_the_header(server: SimpleNa
     assert reply.status_code == 422 and "Content-Type: application/json" in reply.json()["error"]
 
 
-def test_a_body_over_the_limit_and_one_of_unknown_length_are_refused(server: SimpleNamespace) -> None:
+def asked_raw(server: SimpleNamespace, *headers: str, body: bytes = b"") -> bytes:
+    """The status line and the rest of the reply to a request with exactly these headers."""
+    host, _, port = server.url.removeprefix("http://").rpartition(":")
+    lines = ["POST /score HTTP/1.1", "Content-Type: application/json", "Connection: close", *headers]
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        with contextlib.suppress(ConnectionError):  # the server may reply before it has read everything
+            connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+        reply = b""
+        with contextlib.suppress(ConnectionError):
+            while part := connection.recv(1 << 16):
+                reply += part
+    return reply
+
+
+def in_chunks(body: bytes) -> bytes:
+    size = 1 << 16
+    parts = [body[start : start + size] for start in range(0, len(body), size)]
+    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+
+
+def test_a_body_over_the_limit_is_refused_however_it_is_sent(server: SimpleNamespace) -> None:
     assert server.post("/score", content=b" " * (17 << 20)).status_code == 413
-    assert server.post("/score", content=iter([b"{}"])).status_code == 411
+    chunked = "Transfer-Encoding: chunked"
+    small = in_chunks(json.dumps({"item": GCD, "answer": "1"}).encode())
+    assert asked_raw(server, "Host: localhost", chunked, body=small).startswith(b"HTTP/1.1 200")
+    for headers in ([chunked], [chunked, "Content-Length: 5"]):
+        reply = asked_raw(server, "Host: localhost", *headers, body=in_chunks(b" " * (17 << 20)))
+        assert reply.startswith(b"HTTP/1.1 413") and b'{"error":"a request has at most' in reply
+
+
+def test_texts_and_rows_that_utf_8_cannot_encode_are_answered(server: SimpleNamespace) -> None:
+    def post(path: str, body: Any) -> Any:  # httpx encodes its `json` as UTF-8
+        headers = {"Content-Type": "application/json"}
+        return server.post(path, content=json.dumps(body).encode(), headers=headers).json()
+
+    right = entry_of(GCD)["answer"]
+    verdicts = post("/score", {"item": GCD, "answer": ["\ud800", right]})["verdicts"]
+    assert [(verdict["score"], verdict["status"]) for verdict in verdicts] == [(0.0, "rejected"), (1.0, "ok")]
+    row = nemo_row(right) | {"note": "\ud800"}
+    assert post("/verify", row)["note"] == "\ud800"
+    session = {"resources_session_id": "\ud800"}
+    assert post("/seed_session", session) == session
+
+
+@pytest.mark.parametrize("depth", [900, 5000, 100_000])
+@pytest.mark.parametrize("path", ["/score", "/verify", "/reward", "/seed_session"])
+def test_deep_bodies_are_answered_or_refused_with_one_line(server: SimpleNamespace, path: str, depth: int) -> None:
+    deep = "[" * depth + "]" * depth
+    bodies = {
+        "/score": f'{{"entry": {deep}, "answer": "2"}}',
+        "/verify": json.dumps(nemo_row("2"))[:-1] + f', "x": {deep}}}',
+        "/reward": f'{{"response": "<answer>2</answer>", "label": {deep}}}',
+        "/seed_session": f'{{"resources_session_id": {deep}}}',
+    }
+    reply = server.post(path, content=bodies[path].encode(), headers={"Content-Type": "application/json"})
+    if reply.status_code != 200:
+        assert reply.status_code in (400, 422)
+        assert re.fullmatch(rb'{"error":"[^\n]+"}', reply.content)
+
+
+def test_without_a_token_only_names_of_this_machine_are_answered(server: SimpleNamespace) -> None:
+    """A page whose name leads to this machine (DNS rebinding) is in a browser, which sends that name."""
+    for host in ("localhost", "127.0.0.1:8600", "[::1]:8600"):
+        assert asked_raw(server, f"Host: {host}").startswith(b"HTTP/1.1 422")
+    for host in ("evil.example", "evil.example:8600", "[evil", "127.0.0.1.evil.example"):
+        assert asked_raw(server, f"Host: {host}").startswith(b"HTTP/1.1 403")
 
 
 # What nemo-gym 0.7.0's `BaseVerifyResponse` and its Reasoning Gym server declare; the package needs a newer Python.
@@ -143,6 +208,8 @@ def test_rows_of_nemo_gym_come_back_with_their_reward(server: SimpleNamespace) -
     for text, reward in (
         (f"<answer>{right}</answer>", 1.0),
         (f"So it is \\boxed{{{right}}}.", 1.0),
+        (f"\\boxed{{{right}}}, no, \\boxed{{-1}} or \\boxed{{", 1.0),  # the first, as NeMo Gym's server
+        (f"\\boxed{{-1}}, no, \\boxed{{{right}}}", 0.0),
         (right, 1.0),
         ("-1", 0.0),
     ):
@@ -215,15 +282,47 @@ def test_a_function_of_ones_own_and_the_end_of_the_server() -> None:
         assert psutil.wait_procs(children, timeout=10)[1] == []
 
 
+AT_MOST_ONE = "a request has at most 1 answers; send several requests"
+
+
+def test_half_a_body_does_not_keep_the_server() -> None:
+    with serving() as server:
+        host, _, port = server.url.removeprefix("http://").rpartition(":")
+        with socket.create_connection((host, int(port))) as half:
+            half.sendall(b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 38\r\n\r\n{")
+            server.get("/health")
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.wait(60) in (0, -signal.SIGTERM, 143)
+        assert "Traceback" not in server.process.stdout.read()
+
+
+def test_a_client_that_leaves_gives_its_places_back() -> None:
+    with serving("--scorer", "tests.integrations.served:burner", "--timeout", "600", "--workers", "1") as server:
+        body = json.dumps({"calls": [["x"]] * 50}).encode()
+        host, _, port = server.url.removeprefix("http://").rpartition(":")
+        with socket.create_connection((host, int(port))) as leaving:
+            head = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            leaving.sendall(b"POST /score HTTP/1.1\r\n" + head.encode() + body)
+            while server.get("/health").json()["waiting"] != 50:
+                time.sleep(0.05)
+        deadline = time.monotonic() + 60  # 50 answers of 600 s each would wait far longer
+        while server.get("/health").json()["waiting"] and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert server.get("/health").json()["waiting"] == 0
+
+
 def test_an_answer_that_hangs_is_a_status_and_too_many_waiting_answers_are_a_503() -> None:
     async def ask() -> None:
         with Scorer(workers=1) as scorer:
-            desk = Desk(scorer, most_waiting=1)
+            desk = Desk(scorer, most_waiting=2)
             transport = httpx.ASGITransport(make_app(desk))
-            async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
                 reply = await client.post("/score", json={"item": GCD, "answer": ["1", "2"]})
-                assert (reply.status_code, reply.headers["Retry-After"]) == (503, "2")
-                assert (await client.post("/score", json={"item": GCD, "answer": ["1"]})).status_code == 200
+                assert (reply.status_code, reply.json()["error"]) == (413, AT_MOST_ONE)
+                requests = [client.post("/score", json={"item": GCD, "answer": ["1"]}) for _ in range(3)]
+                replies = await asyncio.gather(*requests)
+                assert sorted(reply.status_code for reply in replies) == [200, 200, 503]
+                assert [reply.headers.get("Retry-After") for reply in replies].count("2") == 1
 
     asyncio.run(ask())
     with serving("--scorer", "tests.integrations.served:burner", "--timeout", "0.3") as server:

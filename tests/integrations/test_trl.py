@@ -100,7 +100,7 @@ def test_a_scorer_that_fails_is_none_and_never_0(rows, tmp_path, monkeypatch):
     def failing(self, entry, text, *more):
         verdict = original(self, entry, text, *more)
         broken = verdict.parsed.answer == "none"
-        return replace(verdict, scored=AnswerScore.unscored(Status.CRASHED, "gone")) if broken else verdict
+        return replace(verdict, scored=AnswerScore.without_score(Status.CRASHED, "gone")) if broken else verdict
 
     monkeypatch.setattr(Scorer, "score_response", failing)
     with GRPOReward(ARGS, RGDumpConfig(**PLAIN), dump=tmp_path) as reward:
@@ -139,7 +139,7 @@ def test_grpo_steps(tmp_path, monkeypatch):
     def failing(self, entry, text, *more):
         verdict = original(self, entry, text, *more)
         broken = len(verdict.parsed.answer or "") % 2
-        return replace(verdict, scored=AnswerScore.unscored(Status.CRASHED, "gone")) if broken else verdict
+        return replace(verdict, scored=AnswerScore.without_score(Status.CRASHED, "gone")) if broken else verdict
 
     monkeypatch.setattr(Scorer, "score_response", failing)
     trainer = train(

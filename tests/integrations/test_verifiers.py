@@ -142,7 +142,7 @@ def test_a_scorer_that_fails_is_an_error_and_never_0(tmp_path, monkeypatch):
 
     async def failing(self, entry, text, *args):
         verdict = await original(self, entry, text, *args)
-        failed = dataclasses.replace(verdict, scored=AnswerScore.unscored(Status.CRASHED, "gone"))
+        failed = dataclasses.replace(verdict, scored=AnswerScore.without_score(Status.CRASHED, "gone"))
         return failed if "none" in text else verdict
 
     monkeypatch.setattr(Scorer, "score_response_async", failing)

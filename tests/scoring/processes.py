@@ -42,9 +42,7 @@ def fork_server_pid() -> int:
 def fork_servers() -> set[int]:
     """The living fork servers of this process."""
     return {
-        pid
-        for pid in living_children(os.getpid())
-        if b"rg_env.scoring.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        pid for pid in living_children(os.getpid()) if b".server_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
     }
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError
+from rg_env.runner.caller_pool import ScorerPool
+from rg_env.runner.failures import JobFailedError
 from rg_env.scoring import Scorer, Status
 from rg_env.scoring.base_score import CHEAP, RAW_ALONE, base_score, cheap_answers
-from rg_env.scoring.fork_server import JobFailedError
-from rg_env.scoring.pool import ScorerPool
 from rg_env.scoring.types import ScorerConfig
 from rg_env.tasks.soundness import AUDITED_TASKS, in_default_mix
 
@@ -136,7 +136,7 @@ def test_a_baseline_that_could_not_be_computed_is_not_remembered(
         with monkeypatch.context() as failing:
             failing.setattr(ScorerPool, "run", run)
             failed = scorer.score_answer(entry, right)
-        assert (failed.status, failed.starved, failed.score) == (Status.TIMEOUT, True, 0.0)
+        assert (failed.status, failed.excused, failed.score) == (Status.TIMEOUT, True, 0.0)
         scored = scorer.score_answer(entry, right)
         assert scored.score == 1.0
         assert 0 < scored.baseline < 1

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rg_env.errors import ConfigError
 from rg_env.scoring import Penalty, length_penalty
 from rg_env.scoring.length import LENGTH_PENALTIES, LengthPenaltyConfig, ScoredGroup, atropos, dapo, group_penalty, kimi
 
@@ -79,3 +80,9 @@ def test_the_kimi_rule_leaves_a_group_of_one_length_alone(tokens: int, solved: l
 def test_settings_left_open_follow_the_engine() -> None:
     assert of([(1.0, 875, True)], kind="dapo").additions == [-0.5]  # a buffer of 250
     assert of([(1.0, 95, True)], kind="dapo", max_length=100, buffer=10, weight=2.0).additions == [-1.0]
+
+
+@pytest.mark.parametrize("limits", [{"max_length": 0}, {"max_length": MAX, "threshold": 1.0}])
+def test_limits_out_of_range_are_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        length_penalty([1.0], [MAX], **limits)

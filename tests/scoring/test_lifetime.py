@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from rg_env.errors import ScorerPoolError
-from rg_env.scoring import AnswerScore, Scorer, Status, fork_server
+from rg_env.runner import caller_worker
+from rg_env.scoring import AnswerScore, Scorer, Status
 from tests.scoring.processes import (
     fork_server_pid,
     fork_servers,
@@ -182,9 +183,9 @@ def test_a_pool_that_cannot_start_says_why_at_once_and_for_all(
     starts = tmp_path / "starts"
     fake = f"open({str(starts)!r}, 'a').write('x'); raise ImportError('no such wheel')"
     (tmp_path / "reasoning_gym.py").write_text(fake)
-    environment = fork_server.environment()
+    environment = caller_worker.environment()
     environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), environment["PYTHONPATH"]])
-    monkeypatch.setattr(fork_server, "environment", lambda: environment)
+    monkeypatch.setattr(caller_worker, "environment", lambda: environment)
     with Scorer(workers=2) as scorer, ThreadPoolExecutor(4) as threads:
         failures = [threads.submit(scorer.score_answer, item("chain_sum"), "4") for _ in range(8)]
         for failure in failures:

@@ -24,9 +24,10 @@ import numpy as np
 import pytest
 import sympy
 
-from rg_env.scoring import AnswerScore, Scorer, Status, guard, guarded, sandbox_report, seccomp
-from rg_env.scoring import pool as pool_module
-from rg_env.scoring.sandbox import LANDLOCK, MEASURES, SECCOMP, readable_paths
+from rg_env.runner import caller_pool as pool_module
+from rg_env.runner import child_seccomp as seccomp
+from rg_env.runner.child_sandbox import LANDLOCK, MEASURES, SECCOMP, readable_paths
+from rg_env.scoring import AnswerScore, Scorer, Status, guard, guarded, sandbox_report
 from rg_env.tasks.registry import task_names
 
 Item = Callable[..., dict[str, Any]]
@@ -162,7 +163,7 @@ os._exit(0)"""
 def test_a_worker_is_replaced_after_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pool_module._JOBS_PER_WORKER == 10_000
     monkeypatch.setattr(pool_module, "_JOBS_PER_WORKER", 2)
-    with guarded("os:getpid", workers=1) as scorer:
+    with guarded("os:getpid", workers=1, fresh=False) as scorer:
         pids = [scorer.score().value for _ in range(3)]
     assert pids[0] == pids[1] != pids[2]
 
@@ -172,8 +173,8 @@ def test_a_worker_is_replaced_after_its_jobs(monkeypatch: pytest.MonkeyPatch) ->
 SCORES = """
 import json, pickle, sys
 import reasoning_gym
-from rg_env.scoring.sandbox import Sandbox
-from rg_env.scoring.worker import make_scorer
+from rg_env.runner.child_sandbox import Sandbox
+from rg_env.scoring.upstream import make_scorer
 jobs = pickle.load(sys.stdin.buffer)
 if sys.argv[1] == "sandboxed":
     Sandbox().enter(1 << 30, 60)
@@ -215,7 +216,7 @@ def test_scorers_of_users_may_use_numpy_and_sympy() -> None:
 
 CONFINED = """
 import sys, threading, ctypes, socket, os
-from rg_env.scoring import sandbox, seccomp
+from rg_env.runner import child_sandbox as sandbox, child_seccomp as seccomp
 
 def missing(*_):
     raise OSError(38, "Function not implemented")

@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 from reasoning_gym.factory import DATASETS
 
 from rg_env.errors import ConfigError, ScorerPoolError
-from rg_env.scoring import AnswerScore, Scorer, Status, Verdict, Violation, pool, shared_scorer
-from rg_env.scoring.fork_server import JobFailedError, Worker
+from rg_env.runner import caller_pool as pool
+from rg_env.runner.caller_worker import Limit, Worker
+from rg_env.runner.failures import Failure, JobFailedError
+from rg_env.scoring import AnswerScore, Scorer, Status, Verdict, Violation, shared_scorer
 from rg_env.scoring.types import ScorerConfig
 from rg_env.user_code import IMPORTS
 
@@ -201,7 +203,7 @@ def cores_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_hanging_answer_times_out_and_harms_no_other(impatient: Scorer, item: Item, task: str, answer: str) -> None:
     entry = item(task)
     scored = impatient.score_answer(entry, answer)
-    assert (scored.raw, scored.score, scored.status, scored.starved) == (None, 0.0, Status.TIMEOUT, False)
+    assert (scored.raw, scored.score, scored.status, scored.excused) == (None, 0.0, Status.TIMEOUT, False)
     assert impatient.score_answer(entry, "4").status is not Status.TIMEOUT
 
 
@@ -209,16 +211,16 @@ def when_asked(monkeypatch: pytest.MonkeyPatch, act: Callable[[Worker, bytes, fl
     """Call `act` with a worker that is about to get an answer, what it gets, and its limit of CPU seconds."""
     ask = Worker.ask
 
-    async def acting(worker: Worker, target: bytes, arguments: bytes, cpu: float, wall: float) -> object:
+    async def acting(worker: Worker, target: bytes, arguments: bytes, limit: Limit) -> object:
         if arguments:
-            act(worker, arguments, cpu)
-        return await ask(worker, target, arguments, cpu, wall)
+            act(worker, arguments, limit.cpu)
+        return await ask(worker, target, arguments, limit)
 
     monkeypatch.setattr(Worker, "ask", acting)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-def test_an_answer_whose_worker_never_gets_a_core_is_starved_and_never_remembered(
+def test_an_answer_whose_worker_never_gets_a_core_is_excused_and_never_remembered(
     item: Item, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = item("chain_sum")
@@ -226,24 +228,24 @@ def test_an_answer_whose_worker_never_gets_a_core_is_starved_and_never_remembere
         with monkeypatch.context() as busy:
             when_asked(busy, lambda worker, *_: os.kill(worker.pid, signal.SIGSTOP))
             scored = scorer.score_answer(entry, entry["answer"])
-        assert (scored.raw, scored.score, scored.status, scored.starved) == (None, 0.0, Status.TIMEOUT, True)
+        assert (scored.raw, scored.score, scored.status, scored.excused) == (None, 0.0, Status.TIMEOUT, True)
         assert "no core was free" in scored.detail
         monkeypatch.setattr(pool, "_WALL_FACTOR", 10_000.0)
         assert scorer.score_answer(entry, entry["answer"]).score == 1.0
 
 
-def test_a_starved_form_of_an_answer_makes_the_answer_starved(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_excused_form_of_an_answer_makes_the_answer_excused(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = item("chain_sum")
     right = str(entry["answer"])
 
     async def run(self: Any, target: bytes, request: bytes, check: Any) -> Any:
         if pickle.loads(request)[1] == right:
-            raise JobFailedError(Status.TIMEOUT, "no core was free", starved=True)
+            raise JobFailedError(Failure.TIMEOUT, "no core was free", excused=True)
         return 0.01, 0.01
 
     monkeypatch.setattr(pool.ScorerPool, "run", run)
     with Scorer(workers=1, normalize=True) as scorer:
-        assert scorer.score_answer(entry, f"**{right}**").starved
+        assert scorer.score_answer(entry, f"**{right}**").excused
 
 
 def test_a_limit_counts_cpu_seconds_and_not_the_time_of_waiting_for_a_core(

@@ -11,8 +11,9 @@ import pytest
 import reasoning_gym
 import sympy
 
+from rg_env.runner.child_process import number_of
 from rg_env.scoring import Scorer, Status
-from rg_env.scoring.worker import make_scorer, number_of, score_form
+from rg_env.scoring.upstream import make_scorer, score_form
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,22 @@ generator.n_samples_per_prompt: 2
     return str(path)
 
 
+def test_a_whole_value_replaces_the_parts_that_were_set_before(base, tmp_path):
+    """Whichever was set first, and wherever."""
+    part = tmp_path / "part.yaml"
+    part.write_text(f"{RG}.tasks.gcd: 5")
+    whole = tmp_path / "whole.yaml"
+    whole.write_text(f"{RG}.tasks: {{lcm: 1}}")
+    for args, tasks in {
+        (base, str(part), "tasks={lcm: 1}"): {"lcm": 1},
+        (base, "tasks.gcd=2", "tasks={lcm: 1}"): {"lcm": 1},
+        (base, "tasks={lcm: 1}", "tasks.gcd=2"): {"lcm": 1, "gcd": 2},
+        (base, str(part), str(whole)): {"lcm": 1},
+        (base, str(whole), str(part)): {"lcm": 1, "gcd": 5},
+    }.items():
+        assert load_config(args).rg_dump.tasks == tasks, args
+
+
 def test_files_and_overrides_reach_skyrl(base, tmp_path):
     """Nested and dotted; overrides win over files wherever they stand, and later files over earlier ones."""
     more = tmp_path / "more.yaml"

@@ -91,4 +91,6 @@ def test_metrics_are_shares_overall_and_per_task():
     assert "rg_dump/b/mean_normalized" not in metrics
     assert metrics["rg_dump/b/mean_violation_no_think"] == 0.5
     assert metrics["rg_dump/b/mean_status_timeout"] == 0.5
+    assert metrics["rg_dump/mean_violation_no_answer"] == metrics["rg_dump/mean_status_crashed"] == 0
+    assert "rg_dump/b/mean_violation_no_answer" not in metrics
     assert RGDumpEnv.aggregate_metrics([{}]) == {}

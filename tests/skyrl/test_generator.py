@@ -13,10 +13,9 @@ from skyrl.train.generators.utils import concatenate_generator_outputs
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, open_run
-from rg_env.rewards import Rollout, Stopwatch
+from rg_env.rollout import Rollout
 from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.skyrl.env import SLOT, RGDumpEnv
-from rg_env.skyrl.generator import _share_generation
 from rg_env.skyrl.groups import with_slots
 from rg_env.tasks import Item
 from tests.skyrl.generating import TASK, right, run, script_for, tokenizer, total
@@ -46,7 +45,7 @@ def test_the_log_of_rollouts_tells_what_counts_first(rows, tmp_path):
     assert lines[rollouts[2] + 1].split() == ["response", "␛[31mno", "tags"]
 
 
-@pytest.mark.parametrize("settings", [{}, {"batched": True}, {"step_wise_trajectories": True}])
+@pytest.mark.parametrize("settings", [{}, {"step_wise_trajectories": True}])
 def test_every_mode_of_skyrl_gives_the_same_rewards_and_the_same_record(rows, tmp_path, settings):
     with DumpWriter(tmp_path, "run", 1) as writer:
         output, uids = run(rows, script_for(rows, *RESPONSES), writer=writer, **settings)
@@ -169,7 +168,7 @@ def test_a_rollout_that_skyrl_gave_up_stays_in_its_group(tmp_path, monkeypatch):
     assert metrics["rg_dump/mean_no_response"] == 0.25
 
 
-@pytest.mark.parametrize("settings", [{}, {"batched": True}, {"step_wise_trajectories": True}])
+@pytest.mark.parametrize("settings", [{}, {"step_wise_trajectories": True}])
 def test_what_skyrl_returns_is_passed_on_row_by_row(rows, monkeypatch, settings):
     """Only rewards, metrics and names of groups change, and loss masks of masked rollouts."""
     generate = SkyRLGymGenerator.generate
@@ -187,9 +186,9 @@ def test_what_skyrl_returns_is_passed_on_row_by_row(rows, monkeypatch, settings)
     output, _ = run(rows, script_for(rows, *RESPONSES), **settings)
     assert not any(map(total, given["rewards"])), "the environment computes no reward that the group's would replace"
     assert {"prompt_token_ids", "loss_masks", "rollout_sample_support", "rollout_expert_indices"} <= set(given)
-    assert {"trajectory_time_splits", "env_metrics"} <= set(given) or settings.get("batched")
+    assert {"trajectory_time_splits", "env_metrics"} <= set(given)
     changed = {"rewards", "rollout_metrics", "trajectory_ids"}
-    assert set(output) == set(given) | {"trajectory_ids", "group_ids", "masked"}
+    assert set(output) == set(given) | {"trajectory_ids", "groups", "group_ids", "masked"}
     assert all(repr(output[key]) == repr(given[key]) for key in set(given) - changed)
 
 
@@ -208,12 +207,3 @@ def test_an_environment_of_a_user_may_block(rows, tmp_path, monkeypatch):
     assert len(threads) == len(output["rewards"]) and threading.main_thread() not in threads
     recorded = [rollout.reward for group in open_run(tmp_path).groups() for rollout in group.rollouts]
     assert recorded == [total(reward) for reward in output["rewards"]] == [1.0, 0.0, 0.0, 1.0] * len(rows)
-
-
-def test_the_responses_of_a_batch_arrive_together():
-    """SkyRL scores them one after the other; the wait of the later ones is not generation."""
-    watches = [Stopwatch(), Stopwatch()]
-    for watch, began, generation in zip(watches, (0.0, 0.5), (10.0, 11.5), strict=True):
-        watch.began, watch.generation = began, generation
-    _share_generation(watches)
-    assert [watch.generation for watch in watches] == [10.0, 9.5]

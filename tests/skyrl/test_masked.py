@@ -23,31 +23,59 @@ class Trainer(RecordingTrainer, RayPPOTrainer):
         self.all_metrics, self.global_step = {}, 1
 
 
-def advantages(estimator, rollouts, step_wise=False):
-    """Of each rollout that is not masked: the advantage of its tokens; rollouts are (uid, reward, masked)."""
+def batch_of(rollouts, step_wise=False, masked_tokens=TOKENS):
+    """A training batch of rollouts: (uid, reward, masked). Masked responses have a length of their own."""
     steps = 2 if step_wise else 1
     rows = [(uid, reward, masked, last) for uid, reward, masked in rollouts for last in [False, True][-steps:]]
     rewards = torch.zeros(len(rows), TOKENS)
     rewards[:, -1] = torch.tensor([reward if last else 0.0 for _, reward, _, last in rows])
-    ones = torch.ones(len(rows), TOKENS)
-    data = TrainingInputBatch({"rewards": rewards, "response_mask": ones, "loss_mask": ones, "values": None})
+    mask = torch.ones(len(rows), TOKENS)
+    for row, (_, _, masked, _) in enumerate(rows):
+        mask[row, masked_tokens if masked else TOKENS :] = 0
+    values = 0.1 * rewards.cumsum(1) + 0.05
+    data = TrainingInputBatch({"rewards": rewards, "response_mask": mask, "loss_mask": mask, "values": values})
     uids = [uid for uid, *_ in rows]
     data.metadata = {"uids": uids, "avg_response_length": 1.0, "is_last_step": [last for *_, last in rows]}
     data.metadata["rg_env_masked"] = [masked for _, _, masked, _ in rows]
+    return data
+
+
+def advantages(estimator, rollouts, step_wise=False, masked_tokens=TOKENS):
+    """Of each rollout that is not masked: the advantage of its tokens."""
+    data = batch_of(rollouts, step_wise, masked_tokens)
+    uids, mask, masked = data.metadata["uids"], data["response_mask"], torch.tensor(data.metadata["rg_env_masked"])
     data = Trainer(estimator, step_wise).compute_advantages_and_returns(data)
     assert data.metadata["uids"] is uids
-    of_masked = [data["advantages"][row] for row, (_, _, masked, _) in enumerate(rows) if masked]
-    assert all(not row.any() for row in of_masked)
-    return torch.stack([data["advantages"][row] for row, (_, _, masked, _) in enumerate(rows) if not masked])
+    assert torch.equal(data["response_mask"], mask)
+    assert not data["advantages"][masked].any()
+    return data["advantages"][~masked]
 
 
-@pytest.mark.parametrize("step_wise", [False, True])
-@pytest.mark.parametrize("estimator", ["grpo", "rloo", "maxrl"])
+ESTIMATORS = ["grpo", "rloo", "maxrl", "gae", "reinforce++"]
+STEP_WISE = [("grpo", True), ("rloo", True), ("maxrl", True)]
+
+
+@pytest.mark.parametrize(("estimator", "step_wise"), [*((name, False) for name in ESTIMATORS), *STEP_WISE])
 def test_the_others_are_trained_on_as_if_masked_rollouts_did_not_exist(estimator, step_wise):
     sound = [("a", 1.0, False), ("a", 0.0, False), ("b", 0.3, False), ("a", 1.0, False), ("b", 0.9, False)]
     masked = [("a", 2 / 3, True), ("a", 2 / 3, True), ("b", 0.6, True), ("c", 0.0, True), ("c", 0.0, True)]
     mixed = [*sound[:2], *masked[:3], *sound[2:], *masked[3:]]
-    assert torch.equal(advantages(estimator, mixed, step_wise), advantages(estimator, sound, step_wise))
+    expected = advantages(estimator, sound, step_wise)
+    for tokens in (1, TOKENS):
+        torch.testing.assert_close(advantages(estimator, mixed, step_wise, tokens), expected)
+
+
+@pytest.mark.parametrize("estimator", ["gae", "reinforce++"])
+def test_what_compares_no_groups_trains_on_a_rollout_that_is_left_alone(estimator):
+    alone = advantages(estimator, [("a", 1.0, False), ("a", 1.0, True), ("b", 0.0, False), ("b", 0.0, False)])
+    assert alone[0].any()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_a_batch_without_a_sound_rollout_has_no_advantages(estimator):
+    rollouts = [("a", 1.0, True), ("a", 0.0, True), ("b", 0.3, True)]
+    data = Trainer(estimator, step_wise=False).compute_advantages_and_returns(batch_of(rollouts))
+    assert not data["advantages"].any() and data["returns"].isfinite().all()
 
 
 @pytest.mark.parametrize("estimator", ["grpo", "rloo", "maxrl"])
@@ -74,8 +102,8 @@ def test_in_skyrls_loops(tmp_path, monkeypatch, loop):
 
     def starving(rollouts, *args, **settings):
         for rollout in rollouts[2:]:
-            starved = AnswerScore(None, None, 0.0, Status.TIMEOUT, starved=True)
-            rollout.verdict = Verdict(rollout.verdict.parsed, starved)
+            excused = AnswerScore(None, None, 0.0, Status.TIMEOUT, excused=True)
+            rollout.verdict = Verdict(rollout.verdict.parsed, excused)
         set_rewards(rollouts, *args, **settings)
 
     monkeypatch.setattr(generator, "set_rewards", starving)

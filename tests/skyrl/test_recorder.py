@@ -7,8 +7,10 @@ import asyncio
 import copy
 import json
 import re
+from pathlib import Path
 
 import pytest
+import trl
 from skyrl.train.config import GeneratorConfig
 from skyrl.train.generators.base import BatchMetadata, GeneratorInterface, TrajectoryID
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
@@ -152,6 +154,34 @@ def test_overlong_filtering_hides_no_turn(tmp_path):
     assert [message["role"] for message in messages] == ["assistant", "user", "assistant"]
     assert messages[0]["content"] == "no #### 99" and messages[2]["content"] == "on and on"
     assert group.rollouts[0].response_tokens is None
+
+
+def test_turns_are_exact_with_a_template_that_changes_the_last_turn(tmp_path, monkeypatch):
+    """Qwen3's puts an empty think block into the last message of the assistant only."""
+    template = Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja"
+    monkeypatch.setattr(tokenizer(), "chat_template", template.read_text())
+    (group, _), _, _ = recorded(tmp_path, prompts("gsm8k_multi_turn"), MULTI_TURN)
+    first = [(message["role"], message["content"]) for message in group.rollouts[0].conversation]
+    assert [role for role, _ in first] == ["system", "user", "assistant", "user", "assistant"]
+    assert (first[2][1], first[4][1]) == ("  turn 0\n\n#### 99", "I say #### 2")
+    assert first[3][1].startswith("Please provide your step-by-step reasoning")
+
+
+def test_the_turns_of_another_generator_are_the_runs_of_its_loss_mask(tmp_path):
+    """A row that is filtered as overlong is one turn of unknown length: where it ends is not known."""
+    turns = ["one", " shown", " two", " after the last turn"]
+    pieces = [tokenizer().encode(text) for text in turns]
+    ids = [token for piece in pieces for token in piece]
+    mask = [1 - number % 2 for number, piece in enumerate(pieces) for _ in piece]
+    generator = Returning(response_ids=[ids, ids], loss_masks=[mask, [0] * len(ids)])
+    with DumpWriter(tmp_path, "run", 1) as writer:
+        asyncio.run(Recorder(generator, writer, tokenizer()).generate(given()))
+    (group,) = open_run(tmp_path).groups()
+    decoded, filtered = group.rollouts
+    assert [message["content"] for message in decoded.conversation] == ["?", "one", " shown", " two"]
+    assert [turn["tokens"] for turn in json.loads(decoded.each_turn)] == [len(pieces[0]), len(pieces[2])]
+    assert [message["content"] for message in filtered.conversation] == ["?", "".join(turns)]
+    assert filtered.response_tokens is None
 
 
 @pytest.mark.parametrize("generator_class", [RGDumpGenerator, SkyRLGymGenerator])

@@ -100,12 +100,11 @@ def run(folder, **settings):
     "settings",
     [
         {},
-        {"generator__batched": True},
         STEP_WISE,
         {**STEP_WISE, "generator__merge_stepwise_output": True},
         {"trainer__policy_mini_batch_size": BATCH // 2, "trainer__update_epochs_per_batch": 2},
     ],
-    ids=["plain", "batched", "step-wise", "step-wise merged", "mini-batches"],
+    ids=["plain", "step-wise", "step-wise merged", "mini-batches"],
 )
 def test_several_epochs(tmp_path, settings):
     _, ledger, trained = run(tmp_path, trainer__epochs=2, **settings)
@@ -387,9 +386,9 @@ def test_a_checkpoint_that_does_not_know_its_rows_is_refused(tmp_path, content):
 def test_what_a_checkpoint_covers_is_on_disk_before_it(tmp_path, monkeypatch):
     append = PartFile.append
 
-    def slow(file, line):
+    def slow(file, *line):
         time.sleep(0.05)
-        append(file, line)
+        return append(file, *line)
 
     monkeypatch.setattr(PartFile, "append", slow)
     trainer = build(tmp_path, **KEEP_ALL, **CHECKPOINTS)

@@ -12,7 +12,7 @@ import pytest
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
 from rg_env.scoring.guard import REWRITES
-from rg_env.scoring.worker import make_scorer
+from rg_env.scoring.upstream import make_scorer
 from rg_env.tasks import registry, soundness, task_names
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.upstream.dataset import reasoning_gym, registered

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import decimal
-import itertools
 import json
 import os
 import pickle
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 import reasoning_gym
 
+from rg_env.dataset import EvalSet
 from rg_env.errors import ConfigError
 from rg_env.tasks import Item, ItemStream, Split, decode_entry, encode_entry, hash64, items, split_of, task_names
 from rg_env.tasks.upstream.dataset import UpstreamDataset
@@ -99,9 +99,9 @@ def test_rare_readers_of_the_global_random_state_are_fixed(task: str, count: int
 def test_figlet_fonts_do_not_depend_on_the_order_of_files_or_on_added_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
     from reasoning_gym.cognition import figlet_fonts
 
-    before = [item.entry_json for item in itertools.islice(stream("figlet_font").fixed_items(), 4)]
+    before = [stream("figlet_font").item(index).entry_json for index in range(4)]
     monkeypatch.setattr(figlet_fonts, "OK_FONTS", ["added", *reversed(figlet_fonts.OK_FONTS), "another"])
-    assert [item.entry_json for item in itertools.islice(stream("figlet_font").fixed_items(), 4)] == before
+    assert [stream("figlet_font").item(index).entry_json for index in range(4)] == before
 
 
 def test_threads_get_the_same_items() -> None:
@@ -172,18 +172,17 @@ def test_neighboring_seeds_share_no_items() -> None:
 
 
 def test_a_fixed_set_has_distinct_questions_while_there_are_any(warnings: list[str]) -> None:
-    fixed = stream("tower_of_hanoi", split=Split.EVAL)
-    questions = {item.entry["question"] for item in itertools.islice(fixed.fixed_items(), 8)}
-    assert len(questions) == 8
+    fixed = EvalSet(["tower_of_hanoi"], samples_per_task=8).items
+    assert len({item.entry["question"] for item in fixed}) == 8
     assert warnings == []
 
 
 def test_a_fixed_set_repeats_when_the_task_has_no_more(monkeypatch: pytest.MonkeyPatch, warnings: list[str]) -> None:
     monkeypatch.setattr(items, "UpstreamDataset", FewQuestions)
-    fixed = stream("few", split=Split.EVAL, options={"questions": 30})
-    questions = [item.entry["question"] for item in itertools.islice(fixed.fixed_items(), 12)]
-    possible = {f"question {i}" for i in range(30) if split_of("few", f"question {i}") is Split.EVAL}
-    assert set(questions) == possible
+    fixed = EvalSet(["gcd"], samples_per_task=12).items
+    possible = {f"question {i}" for i in range(30) if split_of("gcd", f"question {i}") is Split.EVAL}
+    assert {item.entry["question"] for item in fixed} == possible
+    assert len({item.id for item in fixed}) == 12
     (warning,) = warnings
     assert f"only {len(possible)} different questions" in warning
 
@@ -192,9 +191,9 @@ class FewQuestions:
     """Stands for a task with so many questions, named `question 0` on; odd seeds fail if asked."""
 
     def __init__(self, task: str, options: dict[str, Any]) -> None:
-        self.count, self.fails = options.get("questions", 1), options.get("fails", "no")
+        self.count, self.fails = options.get("questions", 30), options.get("fails", "no")
 
-    def make(self, seed: int) -> dict[str, Any]:
+    def make(self, seed: int, item: str) -> dict[str, Any]:
         if self.fails == "always" or (self.fails == "often" and seed % 2):
             raise ValueError("no\npuzzle found")
         return {"question": f"question {seed % self.count}", "answer": "1", "metadata": {}}
@@ -264,7 +263,8 @@ def test_an_index_without_a_fitting_draw_repeats_the_first_item(
     monkeypatch.setattr(items, "MAX_REDRAWS", 6)
     rows = [fussy.item(i) for i in range(40)]
     assert all(split_of(row.task, row.entry["question"]) is Split.EVAL for row in rows)
-    assert [row.index for row in rows] == list(range(40))
+    assert len({row.id for row in rows}) == 40
+    assert any(row.id == f"{fussy.first.id}#{index}" for index, row in enumerate(rows))
     (warning,) = warnings
     assert "such rows repeat its first item" in warning
 

@@ -92,7 +92,10 @@ def test_unsound_tasks_come_in_by_exact_name_only_and_with_one_warning(warnings:
         (["prop*"], r"matches only tasks whose scores cannot be trusted \(propositional_logic\); name them exactly"),
         ({"chain_sum": {"config": {"min_terms": 0}}}, r"refuses min_terms=0: min_terms must be positive"),
         ({"chain_sum": {"config": 5}}, r"tasks.chain_sum.config=5: must be a mapping"),
-        ({"chain_sum": {"wieght": 5}}, r"tasks.chain_sum: unknown key 'wieght'; it takes `weight` and `config`"),
+        (
+            {"chain_sum": {"wieght": 5}},
+            r"tasks.chain_sum: unknown key 'wieght'; it takes `weight`, `config` and `file`",
+        ),
         ({"chain_sum": -1}, r"tasks.chain_sum: weight=-1: must be a number of at least 0"),
         ({"chain_sum": float("nan")}, r"weight=nan: must be"),
         ({"chain_sum": float("inf")}, r"weight=inf: must be"),

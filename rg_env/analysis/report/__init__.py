@@ -15,19 +15,22 @@ from typing import Any
 from rg_env.analysis.report.figures import sections, trainer_numbers
 from rg_env.analysis.report.groups import MAX_TEXT, Group, groups_to_show
 from rg_env.analysis.report.page import page
-from rg_env.analysis.stats import Measured, above_threshold_unsolved, measure, step_numbers
+from rg_env.analysis.report.side_by_side import as_text, differing_settings, side_by_side
+from rg_env.analysis.stats import Measured, measure, step_numbers
 from rg_env.atomic import check_output, new_file
+from rg_env.config import PREFIX
 from rg_env.dump import Dump, Outcome, Run
 from rg_env.dump.runs import run_names
 from rg_env.output import counted, visible
 from rg_env.scoring.types import MEANINGS
+from rg_env.symptoms import read_symptoms
 
 MAX_GROUPS = 5_000
 """Default maximum number of groups in the browser."""
-_SHOWN_PROBLEMS = 20
+_TASKS_SHOWN = 8
 _STATISTICS = (
     *("mean_base_score", "mean_score", "mean_reward", "penalized", "solve_rate", "format_rate", "solve_given_format"),
-    *("mean_response_tokens", "truncated", *Outcome, "no_signal", "above_threshold_unsolved"),
+    *("mean_response_tokens", "truncated", *Outcome, "no_signal"),
 )
 """The statistics that the page shows: fewer take less memory."""
 _SETTINGS = {
@@ -39,9 +42,11 @@ _SETTINGS = {
     "KL loss": "trainer.algorithm.use_kl_loss",
     "temperature": "generator.sampling_params.temperature",
     "longest response": "generator.sampling_params.max_generate_length",
-    "length penalty": "environment.skyrl_gym.rg_dump.length_penalty.kind",
+    "complexity": f"{PREFIX}.complexity",
+    "reward": f"{PREFIX}.reward",
+    "length penalty": f"{PREFIX}.length_penalty.kind",
     "seed": "trainer.seed",
-    "seed of the questions": "environment.skyrl_gym.rg_dump.seed",
+    "seed of the questions": f"{PREFIX}.seed",
 }
 """The settings of a run that the page shows, where the manifest has them."""
 
@@ -50,26 +55,28 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float |
     """The report as HTML; the same dump gives the same text.
 
     Args:
-        dump: from `open_run`, or a part of it. Statistics come from its ledger or, without one, from its texts, with
-            the bias that `Dump.caveat` describes.
+        dump: from `open_run`, or a part of it. Statistics come from its ledger or, without one, from its texts, without
+            the groups whose text was not kept.
         max_groups: maximum number of groups in the browser; if there are more, a sample evenly spread over the steps.
         solved_at: as for `measure`.
     """
-    measured = measure(dump, solved_at=solved_at, names=_STATISTICS)
+    measured = measure(dump, solved_at=solved_at, names=_STATISTICS, to_match=len(dump.runs) > 1)
     ids = measured.groups["run_id"].unique().sort().cast(str).to_list()  # in the order of reading
     runs = {run.run_id: run for run in dump.runs if run.run_id in ids}  # not all: lines may name another run than files
     names = {run_id: visible(run_id, one_line=True) for run_id in ids} | run_names(runs.values())
     # the figures first: made while the groups are in memory, they would need the most
     figures = {"sections": sections(measured), "trainer": trainer_numbers(measured, step_numbers(dump))}
+    compared: dict[str, Any] = {"comparisons": [], "differing_settings": []}
+    if len(runs) > 1:  # not those that only lines name: nothing is known of them
+        compared["comparisons"] = side_by_side(measured, list(runs), runs.values())
+        compared["differing_settings"] = differing_settings(ids, runs)
     groups, stride = groups_to_show(dump, measured, max_groups, solved_at=solved_at)
-    problems = [f"Skipped: {problem}." for problem in dump.problems]
-    if (count := len(problems) - _SHOWN_PROBLEMS) > 0:
-        problems[_SHOWN_PROBLEMS:] = [f"… and {count:,} more skipped lines."]
     summary = {
-        "notes": [*_notes(dump, measured), *_notes_on_groups(groups, stride, measured.groups.height), *problems],
+        "notes": [*_notes(dump, measured), *_notes_on_groups(groups, stride, measured.groups.height)],
         "runs": [{"run_id": run_id, "name": names[run_id], **_facts(runs.get(run_id))} for run_id in ids],
         "violations": MEANINGS,
         **figures,
+        **compared,
     }
     return page(f"Run {names[ids[0]]}" if len(ids) == 1 else f"{len(ids)} runs", summary, groups)
 
@@ -92,28 +99,39 @@ def _facts(run: Run | None) -> dict[str, Any]:
     if run is None:
         return {"settings": []}
     manifest = run.manifest or {}
-    settings = []
+    start = {key: manifest.get(key) for key in ("started", "attempt")}
+    return {"model": run.model, **start, "settings": list(_settings(manifest))}
+
+
+def _settings(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The settings that the page shows, each with what it calls it."""
+    mix = manifest.get("task_mix")
+    if isinstance(mix, Mapping) and mix:
+        tasks = [str(task) for task in mix]
+        others = f" and {len(tasks) - _TASKS_SHOWN} more" if len(tasks) > _TASKS_SHOWN else ""
+        yield "tasks", ", ".join(tasks[:_TASKS_SHOWN]) + others
     for name, path in _SETTINGS.items():
-        value = manifest.get("settings")
+        value: Any = manifest.get("settings")
         for key in path.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None
-        if value is not None and not isinstance(value, (Mapping, list)):
-            settings.append((name, ("yes" if value else "no") if isinstance(value, bool) else str(value)))
-    start = {key: manifest.get(key) for key in ("started", "attempt")}
-    return {"model": run.model, **start, "settings": settings}
+        if value is True or value is False:
+            yield name, "yes" if value else "no"
+        elif value is not None and not isinstance(value, Mapping):
+            yield name, as_text(value)
 
 
 def _notes(dump: Dump, measured: Measured) -> Iterator[str]:
     """How the statistics were computed, and what they lack."""
     if dump.conditions:
         yield f"Only rollouts with {' AND '.join(condition.text for condition in dump.conditions)}."
-    if dump.caveat:
-        yield f"{dump.caveat[0].upper()}{dump.caveat[1:]}."
-    else:
-        yield from (f"Missing: {what}." for what in dump.missing)
+    for remark in dump.findings().summary():
+        yield f"{remark}."
+    if dump.has_ledger:
         whole = {True: ", which has every group", False: ", which has not every group", None: ""}
         yield f"Statistics and charts come from the ledger{whole[dump.has_every_group]}."
-    yield "Brackets and bands are 95 % confidence intervals, clustered by group."
+    for symptom in read_symptoms(dump):
+        yield f"{symptom[0].upper()}{symptom[1:]}."
+    yield "Brackets and bands are 95% confidence intervals, clustered by group."
     lacking = {
         "steps (no curves, no heat map)": "step",
         "token counts (no lengths)": "response_tokens",
@@ -122,8 +140,6 @@ def _notes(dump: Dump, measured: Measured) -> Iterator[str]:
         yield f"Not in this dump: {'; '.join(absent)}."
     if measured.left_out:
         yield f"{counted(measured.left_out, 'rollout')} left out of all figures: no response, or unscored."
-    if count := above_threshold_unsolved(measured):
-        yield f"{counted(count, 'group')} above the threshold, none solved: by partial credit alone."
 
 
 def _notes_on_groups(groups: list[Group], stride: int, total: int) -> Iterator[str]:

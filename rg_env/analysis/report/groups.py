@@ -8,12 +8,11 @@ dump.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
-from rg_env.analysis.stats import GROUP, Measured, threshold
+from rg_env.analysis.stats import GROUP, GROUP_HASH, Measured, threshold
 from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.frames import ROLLOUT_SCHEMA
 
@@ -46,7 +45,7 @@ def groups_to_show(
     chosen = every if len(every) <= most else [every[k * len(every) // most] for k in range(most)]
     ledger = (
         dump.scan()
-        .with_columns(pl.col("group_id").hash().alias(GROUP), solved_at=threshold(dump, solved_at))
+        .with_columns(GROUP_HASH, solved_at=threshold(dump, solved_at))
         .filter(pl.col(GROUP).is_in(chosen))
         .collect(engine="streaming")
         .group_by(GROUP, maintain_order=True)
@@ -59,12 +58,11 @@ def groups_to_show(
 
 def _add_texts(groups: list[Group], dump: Dump, budget: int) -> int:
     """Add the texts to every group, or to every n-th if they are too large; returns n."""
-    place = {group["group_id"]: k for k, group in enumerate(groups)}
     kept: dict[int, Group] = {}
     size, stride = 0, 1
-    for record in replace(dump, conditions=()).groups(ids=place):  # which rollouts are shown is already decided
-        k = place[record.group_id]
-        if k % stride:
+    for k, group in enumerate(groups):
+        record = None if k % stride else dump.text(group["run_id"], group["group_id"])
+        if record is None:
             continue
         kept[k] = _text_of(record)
         size += len(str(kept[k]))

@@ -19,7 +19,7 @@ from string import Template
 from typing import Any
 
 _ASSETS = files("rg_env.analysis.report") / "assets"
-_SCRIPTS = ("text.js", "charts.js", "table.js", "group.js", "browser.js", "main.js")
+_SCRIPTS = ("text.js", "charts.js", "table.js", "side.js", "group.js", "browser.js", "main.js")
 _VENDORED = {"d3": "d3.min.js", "plot": "plot.umd.min.js"}
 _GROUPS_PER_BLOCK = 250
 _NUDGE = 1 + 1e-12

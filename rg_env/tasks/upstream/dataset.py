@@ -16,20 +16,15 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from loguru import logger
-
 from rg_env.errors import ConfigError, describe
 from rg_env.tasks.soundness import check_audited
 from rg_env.tasks.upstream import UnusableItemError
-from rg_env.tasks.upstream.deadline import EndlessDrawError, make_in_time
 from rg_env.tasks.upstream.generators import FIXES
 from rg_env.tasks.upstream.oracles import correct
+from rg_env.tasks.upstream.slow_draws import watched
 
 MIXERS = frozenset({"composite"})
 """Datasets that only mix others, which the task mix does here."""
-
-CPU_SECONDS = 60.0
-"""After which a draw is ended."""
 
 COMPUTED_AT_CREATION = {"acre": 5, "gsm_symbolic": 1, "list_functions": 1}
 """Tasks whose `__init__` draws the items, so a warm instance cannot be re-seeded, and the size to create them with:
@@ -74,26 +69,20 @@ class UpstreamDataset:
     def __reduce__(self) -> tuple[type[UpstreamDataset], tuple[Any, ...]]:
         return UpstreamDataset, (self.task, self.options)
 
-    def make(self, seed: int) -> dict[str, Any]:
+    def make(self, seed: int, item: str = "") -> dict[str, Any]:
         """The entry of `seed`.
 
         Args:
             seed: in [0, 2³²).
+            item: what the log calls it if it takes long, such as its id.
 
         Raises:
             Exception: whatever upstream raises if it cannot make this item.
-            UnusableItemError, EndlessDrawError: draw another one.
+            UnusableItemError: draw another one.
         """
-        try:
-            return make_in_time(functools.partial(self.make_here, seed), CPU_SECONDS)
-        except EndlessDrawError as error:
-            logger.warning("task {}: the draw of seed {} with options {} was {}", self.task, seed, self.options, error)
-            raise
-
-    def make_here(self, seed: int) -> dict[str, Any]:
-        """The entry of `seed`, without a deadline."""
+        item = item or f"seed {seed}"
         # A fresh context: decimal_arithmetic changes the precision of the current one.
-        with self._lock, decimal.localcontext(decimal.Context()):
+        with self._lock, watched(self.task, item), decimal.localcontext(decimal.Context()):
             warm = self._warm
             config = copy.copy(warm.config)
             config.seed = seed

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Container, Mapping
 from datetime import date, datetime, timedelta
 from functools import lru_cache
@@ -36,15 +37,17 @@ def correct(entry: dict[str, Any], men: Container[str] | None = None) -> dict[st
         raise UnusableItemError(reason)
     if task == "family_relationships":
         return _replaced(entry, _relation(entry, men))
-    return _replaced(entry, _CORRECTIONS[task](entry)) if task in _CORRECTIONS else entry
+    return _replaced(entry, CORRECTIONS[task](entry)) if task in CORRECTIONS else entry
 
 
 def corrected(entry: Entry) -> Entry:
     """The entry with the answer that is most likely meant; the entry itself if its question cannot be read."""
-    correction = _CORRECTIONS.get(entry["metadata"]["source_dataset"])
+    correction = CORRECTIONS.get(entry["metadata"]["source_dataset"])
     if correction is None:
         return entry
     try:
+        if len(entry["question"]) > _LONGEST_QUESTION:
+            return entry
         return _replaced(entry, correction(entry))
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         return entry
@@ -66,14 +69,26 @@ def _angle(entry: Entry) -> dict[str, Any]:
 
 def _last_round(entry: Entry) -> dict[str, Any]:
     """It misses a sequence among repeated cards, and calls a random card `Pass` whatever it forms."""
-    cards = list(_INITIAL_CARDS.findall(entry["question"])[0])
+    cards = Counter(_INITIAL_CARDS.findall(entry["question"])[0])
     result = ""
     for new, old in _ROUND.findall(entry["question"]):
-        pairs = [{chr(ord(new) + first), chr(ord(new) + second)} for first, second in ((-2, -1), (-1, 1), (1, 2))]
-        result = "Peng" if cards.count(new) >= 2 else "Chi" if any(pair <= set(cards) for pair in pairs) else "Pass"
-        cards.append(new)
-        cards.remove(old)
+        if cards[new] >= 2:
+            result = "Peng"
+        elif _completes_sequence(cards, ord(new)):
+            result = "Chi"
+        else:
+            result = "Pass"
+        cards[new] += 1
+        if not cards[old]:
+            raise ValueError("it removes a card that is not there")
+        cards[old] -= 1
     return {"answer": result}
+
+
+def _completes_sequence(cards: Counter[str], new: int) -> bool:
+    """Whether two of the cards and a new one, by its code, are three letters in a row."""
+    neighbors = ((-2, -1), (-1, 1), (1, 2))
+    return any(cards[chr(new + first)] and cards[chr(new + second)] for first, second in neighbors)
 
 
 def _relation(entry: Entry, men: Container[str] | None = None) -> dict[str, Any]:
@@ -96,10 +111,12 @@ def _interval(entry: Entry) -> tuple[dict[str, Any], str]:
         The fields to replace, and why the question has no clear answer (empty if it has one): the end is before the
         start; day and month can be swapped (03/04/2024); or truncating and rounding to whole minutes differ.
     """
-    found = _INTERVAL.search(entry["question"])
-    if found is None:
+    form = entry["metadata"]["format"]
+    span = _SPAN.search(entry["question"])
+    asked = _UNIT.search(entry["question"], span.end()) if span else None
+    if span is None or asked is None or len(form) > _LONGEST_FORMAT:
         raise ValueError("the question has no start, end and format")
-    written, unit, form = found.group(1, 2), found[3], entry["metadata"]["format"]
+    written, unit = span.groups(), asked[1]
     start, end = (datetime.strptime(text, form) for text in written)
     unclear = ""
     difference = end - start
@@ -142,26 +159,42 @@ def _interval_text(difference: timedelta, unit: str) -> str:
     return re.sub("|".join(values), lambda part: values[part[0]], unit)
 
 
-_INTERVAL = re.compile(
-    r"(?:between|from|started at|departed at|began at) (.+?) "
-    r"(?:and(?: ended at| completed at| arrived at)?|to) (.+?)[.?] .* in ([^.]+(?:\.mmm)?)\.",
+# Linear in the question: a date has at most 60 characters, and nothing else may match in two ways.
+_SPAN = re.compile(
+    r"(?:between|from|started at|departed at|began at) (.{1,60}?) "
+    r"(?:and(?: ended at| completed at| arrived at)?|to) (.{1,60}?)[.?] ",
     re.DOTALL,
 )
+_UNIT = re.compile(r" in ([DHMS][a-zA-Z:, ]{1,20}+(?:\.mmm)?)\.$")
+_LONGEST_FORMAT = 40
 _DAY = timedelta(days=1)
-_validity = lru_cache(4096)(solvers.validity)
+
+
+@lru_cache(4096)
+def _validity(question: str) -> tuple[bool, str]:
+    if len(question) > _LONGEST_SYLLOGISM:  # the cache must not keep large texts
+        raise ValueError("the question is too long")
+    return solvers.validity(question)
+
+
+_LONGEST_SYLLOGISM = 2000
 _POINT = re.compile(r"[ABC]=\((-?[\d.]+), (-?[\d.]+)\)")
 _INITIAL_CARDS = re.compile(r"initial cards ([A-Z]+)")
 _ROUND = re.compile(r"Add an? ([A-Z]) card and remove an? ([A-Z]) card")
 _POWER = re.compile(r"Compute (-?)[\d.]+\^-?(\d+)")
 _LETTER = re.compile(r'letter "(.)" appear in the text: "(.*)"', re.DOTALL)
 
-_CORRECTIONS: dict[str, Callable[[Entry], dict[str, Any]]] = {
+_LONGEST_QUESTION = 100_000
+"""Characters of a question that is read. The longest that reasoning-gym makes has 24,000 (mahjong_puzzle)."""
+
+CORRECTIONS: dict[str, Callable[[Entry], dict[str, Any]]] = {
     "advanced_geometry": _angle,
     "family_relationships": _relation,
     "mahjong_puzzle": _last_round,
     "syllogism": _syllogism,
     "time_intervals": lambda entry: _interval(entry)[0],
 }
+"""Task → the fields of an entry that are corrected, in time linear in its question."""
 
 
 def _colleagues(entry: Entry) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from rg_env.analysis import statistics
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import (
@@ -25,12 +27,12 @@ from rg_env.dump import (
     to_line,
     write_manifest,
 )
+from rg_env.dump.files import batch_name, manifest_name
 from rg_env.dump.frames import SCHEMA
-from rg_env.dump.manifest import end_manifest
-from rg_env.dump.reader import TextIndex
+from rg_env.dump.manifest import end_manifest, read_manifest
 from rg_env.dump.schema import GROUP_FACTS, ROLLOUT_FACTS, ledger_line
 from rg_env.errors import DumpError
-from tests.dump.records import RUN_ID, group, rollout, violating
+from tests.dump.records import RUN_ID, group, manifest, rollout, violating
 
 
 def _write(folder, groups, attempt=1, **settings):
@@ -51,7 +53,7 @@ def test_what_was_written_is_read(tmp_path):
     assert list(dump.where(["phase = 'eval'"]).groups()) == evaluation
     assert [record.group_id for record in dump.ledger()] == [g.group_id for g in [*groups, *evaluation]]
     assert [(g.uid, r.repetition) for g, r in dump.rollouts()][:3] == [("1", 0), ("1", 1), ("3", 0)]
-    assert (dump.problems, dump.caveat) == ([], None)
+    assert not dump.findings().counts["damaged_line"]
 
 
 def test_a_batch_under_way_is_read_up_to_its_last_whole_line(tmp_path):
@@ -62,7 +64,9 @@ def test_a_batch_under_way_is_read_up_to_its_last_whole_line(tmp_path):
             file.write(to_line(group(1))[:50])
         dump = open_run(tmp_path)
         assert [g.uid for g in dump.groups()] == ["0"]
-        assert len(dump.problems) == 1 and dump.problems[0].startswith(f"{part.name}, line 2: ")
+        problem, end = _texts(dump)[::-1]
+        assert end.endswith("is being written now")
+        assert problem.startswith(f"{part.name}, line 2: ")
 
 
 DAMAGE = {
@@ -85,14 +89,13 @@ def test_a_damaged_line_costs_itself_only_and_is_named(tmp_path, damage):
         dump = open_run(tmp_path).all_attempts()
         for _ in range(2):  # named once, however often it is met
             assert [record.uid for record in read(dump)] == ["0", "1", "3", "4"]
-            assert [re.findall(f"_{kind}_.* line 3: .*; skipped$", problem) != [] for problem in dump.problems] == [
-                True
-            ]
+            damaged = [str(each) for each in dump.findings() if each.kind == "damaged_line"]
+            assert sum(re.search(f"_{kind}_.* line 3: .*; skipped$", problem) is not None for problem in damaged) == 1
     dump = open_run(tmp_path)
     assert dump.ledger_frame()["uid"].unique(maintain_order=True).to_list() == ["0", "1", "3", "4"]
-    (problem,) = dump.problems
-    assert "_ledger_" in str(problem)
-    assert "line 3: " in str(problem)
+    (problem,) = _texts(dump, texts=False)
+    assert "_ledger_" in problem
+    assert "line 3: " in problem
 
 
 def test_what_an_attempt_took_back_does_not_count(tmp_path):
@@ -182,21 +185,27 @@ def test_objects_and_frames_agree_on_every_line_however_it_is_damaged(tmp_path_f
     ]
     frame = dump.scan(texts=kind.holds_text).select(*ROLLOUT_FACTS, *GROUP_FACTS).collect()
     assert [list(row) for row in frame.iter_rows()] == expected
-    assert dump.problems == again.problems
-    assert len(records) + len(dump.problems) == sum(bool(line.strip()) for line in content.split(b"\n"))
+    assert dump.findings().kept == again.findings().kept
+    lines = sum(bool(line.strip()) for line in content.split(b"\n"))
+    counts = dump.findings().counts
+    assert len(records) + counts["damaged_line"] + counts["duplicate"] + counts["differs"] == lines
 
 
 def _facts(record):
     return [getattr(record, name) for name in GROUP_FACTS]
 
 
-def test_groups_are_chosen_by_id(tmp_path):
+@pytest.mark.parametrize("spaces", [False, True])
+def test_a_text_is_found_by_its_id(tmp_path, spaces):
+    """Whichever program wrote the lines."""
     _write(tmp_path, [group(k) for k in range(50)], groups_per_file=20)
-    ids = {group(k).group_id for k in (7, 31)}
-    assert [g.uid for g in open_run(tmp_path).groups(ids=ids)] == ["7", "31"]
-    index = TextIndex(open_run(tmp_path))
-    assert index.read(RUN_ID, group(31).group_id).uid == "31"
-    assert index.read(RUN_ID, "nothing") is None
+    for path in tmp_path.glob("*.jsonl") if spaces else ():
+        path.write_text("".join(json.dumps(json.loads(line)) + "\n" for line in path.read_text().splitlines()))
+    dump = open_run(tmp_path)
+    assert [dump.text(RUN_ID, group(k).group_id).uid for k in (7, 31, 3)] == ["7", "31", "3"]
+    assert dump.text(RUN_ID, "nothing") is None
+    assert dump.text("nothing", group(7).group_id) is None
+    assert list(dump.only_texts()) == []
 
 
 def test_a_lazy_frame_reads_what_the_query_asks_for(tmp_path):
@@ -220,16 +229,19 @@ def test_what_was_trained_on_is_read(tmp_path):
     dump = open_run(tmp_path)
     assert list(dump.trained()) == records
     assert dump.trained_frame().select("step", "group_id", "rollouts").rows() == [(1, "g0", 8), (2, "g1", 8)]
-    assert len(dump.problems) == 1 and "line 3: " in dump.problems[0]
+    assert dump.findings().counts == {"no_ledger": 1, "damaged_line": 1}
+    assert open_run(tmp_path).findings(texts=False).counts == {"no_ledger": 1}
     assert dump.ledger_frame().is_empty()
 
 
-def test_a_ledger_alone_may_have_any_name(tmp_path):
+def test_a_ledger_alone_is_read_and_a_file_of_another_name_refused(tmp_path):
     _write(tmp_path, [group(0)])
     (path,) = tmp_path.glob("*_ledger_*")
-    dump = open_run(path.rename(tmp_path / "mine.jsonl"))
+    dump = open_run(path)
     assert [record.uid for record in dump.ledger()] == ["0"]
-    assert dump.caveat is None
+    assert dump.has_ledger
+    with pytest.raises(DumpError, match=r"mine.jsonl is not a file of a dump"):
+        open_run(path.rename(tmp_path / "mine.jsonl"))
 
 
 def test_wrong_paths_are_said_in_one_line(tmp_path):
@@ -243,8 +255,8 @@ def test_wrong_paths_are_said_in_one_line(tmp_path):
 
 def test_groups_are_read_in_constant_memory(tmp_path):
     long = [rollout(conversation=[{"role": "assistant", "content": "x" * 100_000}])]
-    path = tmp_path / "big.jsonl"
-    path.write_bytes(to_line(group(0, long)) * 300)  # 30 MB
+    path = tmp_path / batch_name(FileKind.ROLLOUTS, RUN_ID, 0)
+    path.write_bytes(b"".join(to_line(group(k, long)) for k in range(300)))  # 30 MB
     dump = open_run(path)
     tracemalloc.start()
     try:
@@ -268,19 +280,20 @@ def test_a_folder_given_twice_and_a_copy_count_once(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "dump")
     twice = open_run(tmp_path / "dump", tmp_path / "link", *(tmp_path / "dump").glob("*_ledger_*"))
     assert [record.uid for record in twice.ledger()] == list("01234")
-    assert twice.runs[0].copies == ()
+    assert not twice.findings().counts
     shutil.copytree(tmp_path / "dump", tmp_path / "copy")
     for path in sorted((tmp_path / "copy").glob("*.jsonl"))[::2]:  # parts of both are torn
         path.write_bytes(path.read_bytes()[:-9])
     for path in sorted((tmp_path / "dump").glob("*.jsonl"))[1::2]:
         path.write_bytes(path.read_bytes()[9:])
-    dump = open_run(tmp_path / "dump", tmp_path / "copy")
-    assert [record.uid for record in dump.ledger()] == [g.uid for g in dump.groups()] == list("01234")
-    assert len(dump.runs[0].copies) == len(list((tmp_path / "copy").glob("*.jsonl")))
-    assert not dump.problems
+    for order in (("dump", "copy"), ("copy", "dump")):
+        dump = open_run(*(tmp_path / name for name in order))
+        assert sorted(record.uid for record in dump.ledger()) == sorted(g.uid for g in dump.groups()) == list("01234")
+        assert dump.ledger_frame()["group_id"].n_unique() == 5 == dump.ledger_frame().height / 2
+        assert dump.findings().counts == {"damaged_line": 6, "duplicate": 4}
 
 
-def test_of_several_forms_of_a_file_the_one_with_most_records_counts_and_none_is_deleted(tmp_path):
+def test_several_forms_of_a_file_count_once_and_none_is_deleted(tmp_path):
     """`rsync` of a running dump, repeated, leaves `.part` files; an interrupted `zstd -d` half a file."""
     _write(tmp_path, [group(k) for k in range(4)])
     ledger, text = (next(tmp_path.glob(f"*_{kind}_*.jsonl")) for kind in ("ledger", "environment_rollouts"))
@@ -291,13 +304,50 @@ def test_of_several_forms_of_a_file_the_one_with_most_records_counts_and_none_is
     dump = open_run(tmp_path)
     assert [record.uid for record in dump.ledger()] == [g.uid for g in dump.groups()] == list("0123")
     assert dump.ledger_frame()["group_id"].n_unique() == 4 == dump.ledger_frame().height / 2
-    assert [re.findall("with 4 whole records, against 3$", remark) != [] for _, remark in dump.runs[0].copies] == [
-        True
-    ] * 2
+    assert dump.findings(texts=False).counts == {"duplicate": 3}
     done = CliRunner().invoke(app, ["dumps", "stats", str(tmp_path)])
     assert done.exit_code == 0
-    assert f"{ledger.name}.part is left out" in done.stderr.replace("\n", "")
+    assert f"{ledger.name}.part, line 1: group {group(0).group_id} again" in done.stderr.replace("\n", " ")
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_of_lines_that_differ_the_first_counts_whatever_the_order_of_arguments(tmp_path):
+    _write(tmp_path / "a", [group(0, [1.0])])
+    _write(tmp_path / "b", [group(0, [0.0])])
+    for order in (("a", "b"), ("b", "a")):
+        dump = open_run(*(tmp_path / name for name in order))
+        assert [g.outcome for g in dump.ledger()] == ["all_correct"]
+        assert dump.findings(texts=False).counts == {"differs": 1}
+
+
+def test_what_a_running_writer_adds_is_not_read_twice_as_long(tmp_path):
+    """All readers of one dump see the same groups, and a run that grows is not said to lack any."""
+    write_manifest(tmp_path, RUN_ID, {"attempt": 1})
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        assert writer.submit([group(k) for k in range(3)]).result(5)
+        dump = open_run(tmp_path)
+        assert sum(1 for _ in dump.ledger()) == 3
+        assert writer.submit([group(k) for k in range(3, 8)]).result(5)
+        assert sum(1 for _ in dump.ledger()) == 3
+        assert sum(1 for _ in dump.groups()) == 8
+        assert dump.findings().counts == {"running": 1}
+        assert sum(1 for _ in open_run(tmp_path).ledger()) == 8
+
+
+def test_a_lock_that_cannot_be_asked_says_nothing(tmp_path, monkeypatch):
+    """As on a read-only mount, where a running run is not killed."""
+    write_manifest(tmp_path, RUN_ID, {"attempt": 1})
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        assert writer.submit([group(0)]).result(5)
+
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(errno.EROFS, "Read-only file system")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("filelock.FileLock.acquire", refuse)
+            dump = open_run(tmp_path)
+            assert not dump.findings().counts
+            assert dump.has_every_group is None
 
 
 def test_a_run_that_went_on_in_another_folder_is_one_run(tmp_path):
@@ -308,46 +358,83 @@ def test_a_run_that_went_on_in_another_folder_is_one_run(tmp_path):
     assert {g.uid for g in dump.where(["task = 'chain_sum'"]).groups()} == {"0", "1"}
 
 
+def _texts(dump, *, texts=True):
+    return [str(finding) for finding in dump.findings(texts=texts)]
+
+
 def test_what_is_missing_is_said(tmp_path):
     _write(tmp_path, [group(k) for k in range(6)], groups_per_file=2)
     dump = open_run(tmp_path)
     assert sum(1 for _ in dump.groups()) == 6
-    assert dump.missing == [] and dump.has_every_group is None, "nothing says how the run ended"
+    assert _texts(dump) == [] and dump.has_every_group is None, "nothing says how many lines there were"
     write_manifest(tmp_path, RUN_ID, {"attempt": 1})
-    end_manifest(tmp_path, RUN_ID, 1, 0)
+    end_manifest(tmp_path, RUN_ID, 1, 0, {1: 6})
     assert open_run(tmp_path).has_every_group
     texts = sorted(tmp_path.glob("*environment_rollouts*"))
     texts[1].unlink()
     texts[2].write_bytes(texts[2].read_bytes().splitlines(keepends=True)[0])
     dump = open_run(tmp_path)
     assert (sum(1 for _ in dump.groups()), sum(1 for _ in dump.ledger())) == (3, 6)
-    assert dump.missing == [
-        f"file 0001 of rollouts of run {RUN_ID} is missing",
-        f"3 groups of run {RUN_ID} in no rollouts file, though the ledger says so",
-    ]
+    lacking = [finding for finding in dump.findings() if finding.kind == "no_text"]
+    assert [finding.place.line for finding in lacking] == [1, 2, 2]
+    assert f"the text of group {group(2).group_id} is in no rollouts file" in lacking[0].text
+    assert dump.findings().counts == {"no_text": 3}
     assert dump.has_every_group, "in the ledger"
-    last = sorted(tmp_path.glob("*_ledger_*"))[-1]
-    whole = last.read_bytes()
-    last.write_bytes(b"")
-    texts[2].write_bytes(texts[0].read_bytes() * 3)
-    dump = open_run(tmp_path)
-    assert (sum(1 for _ in dump.groups()), sum(1 for _ in dump.ledger())) == (8, 4)
-    assert f"4 groups in rollouts files of run {RUN_ID} without a line in the ledger" in dump.missing
-    last.write_bytes(whole)
-    sorted(tmp_path.glob("*_ledger_*"))[1].unlink()
-    assert open_run(tmp_path).has_every_group is False
-    done = CliRunner().invoke(app, ["dumps", "stats", str(tmp_path)])
-    assert "not every group" in done.stdout
-    assert f"file 0001 of ledger of run {RUN_ID} is missing" in done.stderr.replace("\n", " ")
+    assert not dump.findings(texts=False).counts
+    ledgers = sorted(tmp_path.glob("*_ledger_*"))
+    for lost in (ledgers[0], ledgers[1], ledgers[2]):  # no gap in the numbers says that the last one is missing
+        whole = lost.read_bytes()
+        lost.unlink()
+        dump = open_run(tmp_path)
+        assert dump.has_every_group is False
+        assert f"run {RUN_ID}: 2 of 6 ledger lines of attempt 1 are missing" in _texts(dump)
+        done = CliRunner().invoke(app, ["dumps", "stats", str(tmp_path)])
+        assert "not every group" in done.stdout
+        assert "2 of 6 ledger lines" in done.stderr
+        lost.write_bytes(whole)
+    dump = open_run(ledgers[0])
+    assert dump.has_every_group is False
+    assert _texts(dump, texts=False) == [f"run {RUN_ID}: 4 of 6 ledger lines of attempt 1 are missing"]
     (tmp_path / "all").mkdir()
     _write(tmp_path / "all", [group(0)])
     write_manifest(tmp_path / "all", RUN_ID, {"missing_groups": 2, "ended": None})
     dump = open_run(tmp_path / "all")
-    assert dump.missing == [
-        f"2 groups of run {RUN_ID} could not be written, as its manifest says",
-        f"run {RUN_ID} has no regular end: it was killed",
+    assert _texts(dump) == [
+        f"run {RUN_ID}: 2 groups could not be written, as the manifest says",
+        f"run {RUN_ID}: has no regular end: it was killed",
     ]
     assert not dump.has_every_group
+
+
+def test_what_a_killed_attempt_wrote_is_counted_when_the_next_one_starts(tmp_path):
+    """It could not note it itself."""
+    write_manifest(tmp_path, RUN_ID, {"attempt": 1})
+    _write(tmp_path, [group(k) for k in range(3)])
+    path = tmp_path / manifest_name(RUN_ID)
+    killed = json.loads(path.read_text())
+    for entry in (killed, *killed["attempts"]):
+        del entry["ended"], entry["ledger_lines"]
+    path.write_text(json.dumps(killed))
+    assert open_run(tmp_path).has_every_group is False
+    write_manifest(tmp_path, RUN_ID, {"attempt": 2})
+    _write(tmp_path, [group(k, attempt=2, step=2) for k in range(2)], attempt=2)
+    assert open_run(tmp_path).has_every_group
+    assert [entry["ledger_lines"] for entry in read_manifest(tmp_path, RUN_ID)["attempts"]] == [3, 2]
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_a_run_that_was_resumed_in_another_folder_has_one_answer(tmp_path, order):
+    """Settings, end and missing groups are those of all manifests, whatever the order of arguments."""
+    for attempt, name in ((1, "a"), (2, "b")):
+        (tmp_path / name).mkdir()
+        write_manifest(tmp_path / name, RUN_ID, manifest(attempt, solved_at=0.5))
+        members = [group(k, [0.6, 0.6], attempt=attempt, step=attempt) for k in range(5)]
+        _write(tmp_path / name, members, attempt=attempt)
+    dump = open_run(*(tmp_path / name for name in order))
+    assert statistics(dump, "step").select("step", "groups", "solve_rate").rows() == [(1, 5, 1.0), (2, 5, 1.0)]
+    assert not dump.findings().counts
+    assert dump.has_every_group
+    assert open_run(tmp_path / "b").has_every_group is None, "the first attempt is elsewhere"
 
 
 def test_a_name_that_is_not_utf8_is_shown_and_obeyed_nowhere(tmp_path):

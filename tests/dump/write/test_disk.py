@@ -5,6 +5,7 @@ Every failure is the kernel's own: `/dev/full`, a limit on file sizes, permissio
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -14,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from rg_env.dump import DumpWriter, FileKind, TrainedRecord, open_run
+from rg_env.config import RGDumpConfig
+from rg_env.dump import DumpWriter, FileKind, TrainedRecord, open_run, write_manifest
 from rg_env.dump.validate import validate
 from tests.dump.records import RUN_ID, group, lines_of, names, rollout, uids
 
@@ -192,12 +194,13 @@ def test_a_folder_that_goes_away_is_said_and_made_anew(tmp_path, log, how):
         else:
             folder.rename(tmp_path / "elsewhere")
         assert writer.submit([group(2)]).result(5)
-        assert writer.missing == 0
+        assert writer.missing_groups() == [group(0).group_id, group(1).group_id]
     assert uids(folder) == ["2"]
     said = [line for line in log if line.startswith("ERROR")]
-    assert len(said) == 2
-    assert all("was removed or moved while being written, with 2 lines" in line for line in said)
+    assert len(said) == 3
+    assert all("was removed or moved while being written, with 2 lines" in line for line in said[:2])
     assert "_rollouts_" in said[0] and "_ledger_" in said[1]
+    assert "2 groups missing" in said[2]
     if how == "moved":
         assert sum(1 for _ in open_run(tmp_path / "elsewhere").groups()) == 2
 
@@ -209,9 +212,46 @@ def test_a_folder_that_cannot_be_made_anew_is_waited_for(tmp_path, log):
         shutil.rmtree(folder)
         folder.write_text("in the way")
         assert not writer.submit([group(1)]).result(5)
-        assert writer.missing == 1
+        assert writer.missing == 2, "the first went with the folder"
         folder.unlink()
         assert writer.submit([group(2)]).result(5)
     assert [line["uid"] for line in lines_of(folder, FileKind.LEDGER)] == ["1", "2"]
-    assert any("1 group not on disk" in line for line in log)
+    assert any("2 groups not on disk" in line for line in log)
     assert any("writing again" in line for line in log)
+
+
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("kind", [FileKind.ROLLOUTS, FileKind.LEDGER])
+def test_groups_in_a_file_that_was_taken_away_are_missing(tmp_path, kind, again):
+    """Also if nothing is written after it."""
+    write_manifest(tmp_path, RUN_ID, {"attempt": 1})
+    writer = DumpWriter(tmp_path, RUN_ID, 1)
+    assert writer.submit([group(0), group(1)]).result(5)
+    next(tmp_path.glob(f"*_{kind}_*.part")).unlink()
+    if again:
+        assert writer.submit([group(2)]).result(5)
+    assert writer.close() == 2
+    dump = open_run(tmp_path)
+    assert dump.has_every_group is False
+    assert "2 groups could not be written" in " ".join(dump.findings().summary())
+
+
+def test_what_an_fsync_failed_for_is_missing(tmp_path, monkeypatch, log):
+    """Linux reports such an error once; the next fsync succeeds without the data."""
+    write_manifest(tmp_path, RUN_ID, {"attempt": 1})
+    failures = [OSError(errno.EIO, "Input/output error")]
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        if failures:
+            raise failures.pop()
+        real(fd)
+
+    with DumpWriter(tmp_path, RUN_ID, 1, RGDumpConfig(dump_fsync=True)) as writer:
+        monkeypatch.setattr(os, "fsync", fsync)
+        assert not writer.submit([group(0), group(1)]).result(5)
+        assert writer.missing == 2
+        assert writer.submit([group(2)]).result(5)
+        assert writer.missing_groups() == [group(0).group_id, group(1).group_id]
+    assert any("2 groups not on disk" in line for line in log)
+    assert open_run(tmp_path).has_every_group is False

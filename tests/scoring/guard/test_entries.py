@@ -73,7 +73,9 @@ def test_items_of_every_level_keep_their_meaning(task: str, complexity: float) -
 
 def test_a_rule_that_raises_on_an_answer_alone_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer never gets the excuse that is meant for damaged entries."""
-    monkeypatch.setitem(guard.CHECKS, "gcd", (lambda entry, answer: bool(answer == "4" or 1 / 0), "must be 4"))
+    monkeypatch.setitem(
+        guard.CHECKS, "gcd", guard.Check(lambda entry, answer: bool(answer == "4" or 1 / 0), "must be 4")
+    )
     entry = {"question": "", "answer": "4", "metadata": {"source_dataset": "gcd"}}
     with pytest.raises(Refusal, match="must be 4"):
         guard.admit(entry, "5")

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from loguru import logger
 
 from rg_env.dump import claim_run
 from rg_env.errors import ConfigError
@@ -10,36 +11,14 @@ from rg_env.settings import set_value
 from rg_env.skyrl.checks import check_temperature
 from rg_env.skyrl.config import load_config
 from rg_env.skyrl.recorder import resumes
-from rg_env.skyrl.run_folder import finished_at
+from rg_env.skyrl.resumption import as_settings, finished_at
 from rg_env.train import train
 from tests.skyrl.checks.conftest import RG
-from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, settings
+from tests.skyrl.scripted_training import BATCH, settings
 
 
 def load(folder, **more):
     return load_config([f"{key}={value}" for key, value in settings(folder, **more).items()])
-
-
-@pytest.mark.parametrize(
-    ("change", "setting", "right"),
-    [
-        ({"trainer__policy_mini_batch_size": BATCH // 2}, "trainer.policy_mini_batch_size=2", "train_batch_size=4"),
-        ({"trainer__fully_async__num_parallel_generation_workers": 768}, "workers=768", "at most 8"),
-        ({"trainer__fully_async__num_parallel_generation_workers": 3}, "workers=3", "at least"),
-        ({"trainer__algorithm__policy_loss_type": "regular"}, "policy_loss_type='regular'", "rollout_is, dppo"),
-        ({"trainer__algorithm__dynamic_sampling__type": "filter"}, "type='filter'", "sample_full_batch"),
-        ({"trainer__fully_async__sample_full_batch": True}, "sample_full_batch=true", "zero_variance_filter=true"),
-        ({"generator__batched": True}, "generator.batched=true", "set it to false"),
-    ],
-)
-def test_what_the_fully_async_loop_cannot_do_is_one_line(tmp_path, change, setting, right):
-    load(tmp_path, **FULLY_ASYNC)
-    with pytest.raises(ConfigError) as error:
-        load(tmp_path, **{**FULLY_ASYNC, **change})
-    message = str(error.value)
-    assert setting in message
-    assert right in message
-    assert "\n" not in message
 
 
 @pytest.mark.parametrize("path", ["null", "somewhere/checkpoint", "nowhere/global_step_4"])
@@ -64,7 +43,7 @@ def test_resuming_without_further_checkpoints(tmp_path):
         ({"trainer__max_training_steps": 5, "trainer__epochs": 9}, None),
         ({"trainer__epochs": 2, f"{RG}.size": 2 * BATCH + 1}, 4),
         ({"trainer__epochs": 2, f"{RG}.size": 3 * BATCH}, None),
-        ({"trainer__max_training_steps": 4, "trainer__resume_mode": "none"}, None),
+        ({"trainer__max_training_steps": 4, "trainer__resume_mode": "none", "trainer__ckpt_interval": -1}, None),
     ],
 )
 def test_a_finished_run_is_known_by_its_steps_or_epochs(tmp_path, more, step):
@@ -87,6 +66,66 @@ def test_a_finished_run_says_so_and_starts_nothing(tmp_path, monkeypatch):
     assert sent[-1]["finished"].startswith(f"the run in {tmp_path}/checkpoints is finished, at step 4; ")
 
 
+DEFINING = {
+    "trainer.policy.optimizer_config.lr": "5.0e-6",
+    "trainer.algorithm.advantage_estimator": "rloo",
+    "trainer.algorithm.eps_clip_high": "0.3",
+    "trainer.policy_mini_batch_size": "2",
+    "trainer.seed": "7",
+    "generator.sampling_params.temperature": "0.9",
+    "generator.n_samples_per_prompt": "6",
+    f"{RG}.tasks": "{gcd: 1}",
+    f"{RG}.complexity": "0.5",
+    f"{RG}.scorer.timeout": "7",
+    f"{RG}.length_penalty.kind": "dapo",
+    f"{RG}.reward": "examples.costs.of_tokens",
+}
+FREE = {
+    "trainer.micro_train_batch_size_per_gpu": "4",
+    "trainer.max_training_steps": "9",
+    "trainer.epochs": "3",
+    "trainer.eval_interval": "2",
+    "trainer.run_name": "other",
+    "trainer.logger": "tensorboard",
+    "generator.inference_engine.gpu_memory_utilization": "0.5",
+    f"{RG}.scorer.workers": "2",
+    f"{RG}.groups_per_file": "7",
+}
+
+
+@pytest.fixture
+def unfinished(tmp_path):
+    """A run with a checkpoint of step 4, which `latest` would continue."""
+    latest = {"trainer__resume_mode": "latest", "trainer__ckpt_interval": 1}
+    cfg = load(tmp_path, **latest)
+    claim_run(cfg.trainer.ckpt_path, resuming=False, settings=as_settings(cfg))
+    folder = tmp_path / "checkpoints"
+    (folder / "global_step_4").mkdir()
+    (folder / "latest_ckpt_global_step.txt").write_text("4")
+    return lambda **more: load(tmp_path, **latest, **more)
+
+
+def test_latest_continues_the_same_experiment_only(unfinished, tmp_path):
+    for setting, value in DEFINING.items():
+        with pytest.raises(ConfigError) as error:
+            unfinished(**{setting: value})
+        message = str(error.value)
+        assert f"{setting} was " in message
+        assert "\n" not in message
+        assert f"trainer.resume_mode=from_path trainer.resume_path={tmp_path}/checkpoints/global_step_4" in message
+    unfinished()
+    with pytest.raises(ConfigError, match="and 1 more"):
+        unfinished(**dict(list(DEFINING.items())[-4:]))
+
+
+def test_what_makes_no_experiment_may_change(unfinished):
+    lines = []
+    number = logger.add(lines.append, level="INFO")
+    unfinished(**FREE)
+    logger.remove(number)
+    assert any("continuing with other settings" in line for line in lines)
+
+
 def checkpoint(folder, step):
     (folder / f"global_step_{step}").mkdir(parents=True)
     (folder / "latest_ckpt_global_step.txt").write_text(str(step))
@@ -102,6 +141,8 @@ def test_the_run_goes_on_from_its_own_checkpoints_only(tmp_path, from_):
     resume = {"trainer__resume_mode": "from_path" if from_ in paths else from_, "trainer__ckpt_interval": 1}
     if from_ in paths:
         resume["trainer__resume_path"] = f"{paths[from_]}/"
+    if from_ in ("other", "none"):
+        resume["trainer__ckpt_interval"] = 0  # a new run would delete the checkpoint
     cfg = load(tmp_path, **resume)
     run_id, attempt = claim_run(cfg.trainer.ckpt_path, resuming=resumes(cfg))
     if from_ in ("other", "none"):
@@ -109,13 +150,6 @@ def test_the_run_goes_on_from_its_own_checkpoints_only(tmp_path, from_):
         assert not run_id.startswith("of-")
     else:
         assert (run_id, attempt) == ("of-checkpoints", 2)
-
-
-def test_cispo_in_the_fully_async_loop_needs_the_samplers_logprobs(tmp_path):
-    cispo = {**FULLY_ASYNC, "trainer__algorithm__policy_loss_type": "cispo"}
-    load(tmp_path, **cispo, trainer__algorithm__cispo__cispo_anchor="rollout")
-    with pytest.raises(ConfigError, match="rollout_is, dppo"):
-        load(tmp_path, **cispo)
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,24 @@ function prepare(group) {
   const solvedAt = group.solved_at;
   for (const rollout of group.rollouts) rollout.right = rollout.base_score != null && rollout.base_score >= solvedAt;
   group.trouble = new Set(group.rollouts.map(troubleOf).filter(Boolean));
-  group.excerpt = plain((asked.at(-1) ?? "").replace(/\s+/g, " ").slice(0, 300));
+  group.asked = (asked.at(-1) ?? "").replace(/\s+/g, " ");
+  group.excerpt = plain(group.asked.slice(0, 300));
   group.haystack = [group.item, group.group_id, ...asked, carried(group.expected ?? ""), ...responses].join("\n").toLowerCase();
   return group;
+}
+
+const LONGEST_BEGINNING = 30; // characters that the questions of a task may have in common before they are cut
+
+/** Begin the excerpts of each task where its questions begin to differ. */
+function cutBeginnings() {
+  for (const ofTask of d3.group(groups.filter(({ asked }) => asked), ({ task }) => task).values()) {
+    const [first, ...others] = [...new Set(ofTask.map(({ asked }) => asked))];
+    let length = others.length ? Math.min(first.length, 1_000) : 0;
+    for (const other of others) while (!other.startsWith(first.slice(0, length))) length -= 1;
+    const start = first.lastIndexOf(" ", length - 1) + 1; // whole words
+    if (start <= LONGEST_BEGINNING) continue;
+    for (const group of ofTask) group.excerpt = plain(`… ${group.asked.slice(start, start + 300)}`);
+  }
 }
 
 // Of each menu: its label, the values of a group among which one is chosen, and what a value is called.
@@ -67,7 +82,8 @@ function filter() {
   found = d3.range(groups.length).filter((place) => passes(groups[place]));
   chosen = 0;
   byId("list").scrollTop = 0;
-  byId("count").textContent = `${count(found.length)} of ${count(groups.length)} groups`;
+  const phases = [...new Set(found.map((place) => groups[place].phase))].map(plain).join(" and ");
+  byId("count").textContent = `${count(found.length)} of ${count(groups.length)} groups${phases && ` (${phases})`}`;
   drawRows();
 }
 
@@ -92,7 +108,7 @@ function drawRows() {
 function rowNode(place, height) {
   const group = groups[found[place]];
   const right = group.rollouts.filter((rollout) => rollout.right).length;
-  const label = `${plain(group.task)}, ${group.phase}, step ${group.step ?? "unknown"}, ${right} of ${group.rollouts.length} correct. ${group.excerpt}`;
+  const label = `${plain(group.task)}, ${group.phase}, step ${group.step ?? "unknown"}, ${right} of ${group.rollouts.length} solved. ${group.excerpt}`;
   return el("div",
     { id: `row-${place}`, style: `transform: translateY(${place * height}px)`, role: "option", class: "row", "aria-selected": String(place === chosen), "aria-setsize": found.length, "aria-posinset": place + 1, "aria-label": label, onclick: () => { choose(place); open(); } },
     el("span", { class: "task" }, plain(group.task)),
@@ -211,6 +227,7 @@ async function startBrowser() {
     byId("count").textContent = `The groups cannot be unpacked (${error.message}): use a browser of 2024 or later.`;
     throw error;
   }
+  cutBeginnings();
   setUpFilters();
   filter();
 }

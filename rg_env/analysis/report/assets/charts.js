@@ -26,7 +26,7 @@ const swatches = (pairs) =>
   el("div", { class: "legend" }, pairs.map(([label, color]) => el("span", {}, el("i", { style: `background: ${color}` }), label)));
 
 const middle = (row) => (row.step + row.last_step) / 2;
-const rate = { domain: [0, 1], tickFormat: (value) => `${Math.round(value * 100)} %` };
+const rate = { domain: [0, 1], tickFormat: percent };
 const frame = (width, label, height = 230) => ({ width, height, marginLeft: 46, marginBottom: 38, marginTop: 14, style: { fontSize: "12px" }, ariaLabel: label });
 const stepAxis = (rows, width) => {
   const few = [...new Set(rows.map((row) => row.step))];
@@ -75,7 +75,7 @@ function overSteps(parent, title, series, y, height) {
 
 /** A statistic of every run: a line for training, a point for each evaluation. */
 function curve(parent, title, sections, key, share = true) {
-  const format = share ? rate1 : (value) => number(value);
+  const format = share ? percent : (value) => number(value);
   const series = sections.map(({ run_id, phase, steps }, place) => ({
     run_id,
     label: several ? runName(run_id) : phase,
@@ -123,10 +123,10 @@ function heatMap(parent, section) {
         color: { scheme: "viridis", domain: [0, 1] },
         marks: [
           Plot.cell(rows, { x: "step", y: "task", fill: "solve_rate" }),
-          Plot.tip(rows, Plot.pointer({ x: "step", y: "task", title: (row) => `${plain(row.task)}, ${stepText(row)}\n${percent(row.solve_rate, 1)} solved · ${row.groups} groups` })),
+          Plot.tip(rows, Plot.pointer({ x: "step", y: "task", title: (row) => `${plain(row.task)}, ${stepText(row)}\n${percent(row.solve_rate)} solved · ${row.groups} groups` })),
         ],
       }),
-      Plot.legend({ color: { scheme: "viridis", domain: [0, 1], tickFormat: (value) => `${value * 100} %`, label: "solve rate" }, width: Math.min(300, width), marginLeft: 16, marginRight: 20, style: { fontSize: "12px" } }),
+      Plot.legend({ color: { scheme: "viridis", domain: [0, 1], tickFormat: percent, label: "solve rate" }, width: Math.min(300, width), marginLeft: 16, marginRight: 20, style: { fontSize: "12px" } }),
     ];
   });
 }
@@ -135,48 +135,55 @@ const clip = (text, most) => (text.length <= most ? text : text.slice(0, Math.ma
 
 function lengthCharts(parent, section) {
   const bars = rowsOf(section.lengths);
-  const sides = [["right", "var(--right)"], ["wrong", "var(--wrong)"]];
+  const sides = [["right", "var(--right)", "solved"], ["wrong", "var(--wrong)", "unsolved"]];
   const present = sides.filter(([side]) => bars.some((row) => row[side] > 0));
   if (bars.length)
-    chart(parent, "Distribution, in tokens", "Shares of the correct and of the wrong responses; each sums to 100 %.", (width) => [
+    chart(parent, "Distribution, in tokens", "Shares of the solved and of the unsolved responses; each sums to 100%.", (width) => [
       Plot.plot({
-        ...frame(width, "Lengths of correct and wrong responses in tokens"),
+        ...frame(width, "Lengths of solved and unsolved responses in tokens"),
         x: { label: "tokens →", labelAnchor: "right", ticks: Math.max(3, Math.floor(width / 80)) },
         y: { label: null, grid: true, ticks: 5, tickFormat: (value) => percent(value) },
         marks: [
           ...present.map(([side, color]) =>
             Plot.rectY(bars, { x1: "from", x2: "to", y: side, fill: color, fillOpacity: 0.55, insetLeft: 0.5 })),
-          Plot.tip(bars, Plot.pointerX({ x: (row) => (row.from + row.to) / 2, y: (row) => Math.max(row.right ?? 0, row.wrong ?? 0), title: (row) => `${row.from}–${row.to - 1} tokens\n${present.map(([side]) => `${side} ${percent(row[side], 1)}`).join(" · ")}` })),
+          Plot.tip(bars, Plot.pointerX({ x: (row) => (row.from + row.to) / 2, y: (row) => Math.max(row.right ?? 0, row.wrong ?? 0), title: (row) => `${row.from}–${row.to - 1} tokens\n${present.map(([side, , name]) => `${name} ${percent(row[side])}`).join(" · ")}` })),
           Plot.ruleY([0], { stroke: "var(--line)" }),
         ],
       }),
-      swatches(present),
+      swatches(present.map(([, color, name]) => [name, color])),
     ]);
   if (!isTraining(section.phase)) return;
-  const medians = present.map(([side, color]) => ({
-    label: side,
+  const medians = present.map(([side, color, name]) => ({
+    label: name,
     color,
     rows: rowsOf(section.steps).filter((row) => row[`tokens_${side}_p50`] != null).map((row) => {
       const length = row[`tokens_${side}_p50`];
-      return { ...row, y: length, text: `${side}, ${stepText(row)}\n${number(length, 0)} tokens` };
+      return { ...row, y: length, text: `${name}, ${stepText(row)}\n${number(length, 0)} tokens` };
     }),
   }));
   overSteps(parent, "Median over the steps, in tokens", medians, { zero: true });
 }
 
-/** A line for each violation and each failed status, the most frequent first. */
+/**
+ * A line for each violation and each failed status, the most frequent first. What has fewer than two responses at a point of the chart
+ * is listed below it: its line would go up and down by single responses.
+ */
 function troubleChart(parent, section) {
   const rows = rowsOf(section.trouble).map((row) => ({ ...row, what: row.kind === "status" ? `scorer: ${row.value}` : row.value }));
-  const total = d3.rollup(rows, (of) => d3.sum(of, (row) => row.share), (row) => row.what);
-  const kinds = [...total.keys()].sort((a, b) => total.get(b) - total.get(a));
+  const total = d3.rollup(rows, (of) => d3.sum(of, (row) => row.rollouts), (row) => row.what);
+  const all = [...total.keys()].sort((a, b) => total.get(b) - total.get(a));
+  const kinds = all.filter((kind) => total.get(kind) >= 2 * rowsOf(section.steps).length);
+  const rare = all.filter((kind) => !kinds.includes(kind));
   const shareOf = new Map(rows.map((row) => [`${row.step} ${row.what}`, row.share]));
   const series = kinds.map((kind, place) => ({
     label: words(kind),
     color: COLORS[place % COLORS.length],
     rows: rowsOf(section.steps).map((row) => {
       const share = shareOf.get(`${row.step} ${kind}`) ?? 0;
-      return { ...row, y: share, text: `${words(kind)}, ${stepText(row)}\n${percent(share, 2)} of rollouts` };
+      return { ...row, y: share, text: `${words(kind)}, ${stepText(row)}\n${percent(share)} of rollouts` };
     }),
   }));
   overSteps(parent, "Share of rollouts", series, { zero: true, tickFormat: "~%" });
+  if (rare.length)
+    parent.append(el("p", { class: "hint" }, `${kinds.length ? "Too rare for a line" : "All steps together"}: ${rare.map((kind) => `${words(kind)} ${count(total.get(kind))}`).join(", ")}.`));
 }

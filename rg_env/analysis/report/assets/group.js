@@ -19,10 +19,9 @@ const MORE_NUMBERS = [
 
 const bestFirst = (rollouts) =>
   [...rollouts].sort((a, b) => (b.base_score ?? 0) - (a.base_score ?? 0) || (b.reward ?? 0) - (a.reward ?? 0));
+/** How a rollout ended, in a word. */
+const resultOf = (rollout) => (rollout.right ? "solved" : rollout.base_score > 0 ? "partial" : "unsolved");
 const troubleOf = (rollout) => rollout.violation || (rollout.status == null || rollout.status === "ok" ? null : `scorer: ${rollout.status}`);
-
-/** What a group that is above the threshold by partial credit alone says of itself. */
-const noneSolved = (group) => (group.text === "rollouts" && !group.rollouts.some((rollout) => rollout.right) && group.rollouts.some((rollout) => rollout.base_score > 0) ? ", above the threshold, none solved" : "");
 
 /** Nodes for the whole group; one rollout may be marked. */
 function groupNodes(group, marked) {
@@ -39,10 +38,21 @@ const whyNoText = (group) => (group.text_reason ? `Text not kept: ${words(group.
 function facts(group) {
   const rows = [
     ["item", group.item], ["group", group.group_id], ["run", group.run_id], ["attempt", group.attempt],
-    ["phase", phaseOf(group)], ["step", group.step ?? "–"], ["level", group.level], ["settings", group.task_config && carried(group.task_config)],
-    ["outcome", words(group.outcome) + noneSolved(group)], ["signal", isTraining(group.phase) ? (group.no_signal ? "none: all rewards are equal" : "yes") : null],
+    ["phase", phaseOf(group)], ["step", group.step ?? "–"], ["level", group.level], ["settings", group.task_config && options(carried(group.task_config))],
+    ["outcome", words(group.outcome)], ["signal", isTraining(group.phase) ? (group.no_signal ? "none: all rewards are equal" : "yes") : null],
   ];
   return pairs("facts", rows.filter(([, value]) => value != null && value !== "").map(([name, value]) => [name, plain(value)]));
+}
+
+/** The options of a task as text, without the marks of JSON; the text itself if it is none. */
+function options(text) {
+  try {
+    const values = JSON.parse(text);
+    const isObject = values !== null && typeof values === "object" && !Array.isArray(values);
+    return isObject ? Object.entries(values).map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ") : text;
+  } catch {
+    return text;
+  }
 }
 
 /** A list of names and values. */
@@ -71,9 +81,9 @@ const numbers = (rollout, names) => pairs("numbers", names.map(([key, label, sho
 function rolloutNode(rollout, baseline, isMarked) {
   const trouble = troubleOf(rollout);
   const explained = report.violations[rollout.violation] ?? (rollout.detail ? plain(carried(rollout.detail)) : "");
-  return el("article", { class: `${rollout.right ? "right" : "wrong"}${isMarked ? " marked" : ""}`, "aria-label": `Rollout ${rollout.repetition}` },
+  return el("article", { class: `${resultOf(rollout)}${isMarked ? " marked" : ""}`, "aria-label": `Rollout ${rollout.repetition}` },
     el("header", {},
-      el("strong", {}, `Rollout ${rollout.repetition}`), el("span", { class: "badge" }, rollout.right ? "right" : "wrong"),
+      el("strong", {}, `Rollout ${rollout.repetition}`), el("span", { class: "badge" }, resultOf(rollout)),
       isMarked ? el("span", { class: "badge" }, "the example") : null,
       trouble ? el("span", { class: "badge trouble" }, words(trouble)) : null,
       trouble && explained ? el("span", { class: "muted" }, explained) : null),

@@ -4,7 +4,7 @@
 const report = JSON.parse(byId("summary").textContent);
 const runOf = new Map(report.runs.map((run) => [run.run_id, run]));
 const runName = (id) => plain(runOf.get(id)?.name ?? id);
-const CLUSTERED = "95 % confidence interval, clustered by group";
+const CLUSTERED = "95% confidence interval, clustered by group";
 const several = report.runs.length > 1;
 const onlyOurs = report.sections.every((section) => section.environment === "rg_dump");
 /** The phase, followed by the environment if the report has others than rg_dump. */
@@ -15,26 +15,29 @@ const always = () => true;
 const inTraining = (h) => isTraining(h.phase);
 const solvedOf = (h) => `of ${count(h.rollouts)} rollouts; score ≥ ${h.solved_at.join(" or ")}`;
 const rewardIsScore = (h) => inTraining(h) && number(h.mean_reward) === number(h.mean_base_score);
-const penalty = (h) => (h.penalized ? `${number(h.mean_score)} after the length penalty of ${rate1(h.penalized)} of the rollouts` : h.penalized == null ? "" : "no penalty applied");
+const penalty = (h) => (h.penalized ? `${number(h.mean_score)} after the length penalty of ${percent(h.penalized)} of the rollouts` : h.penalized == null ? "" : "no penalty applied");
 const CARDS = [
-  ["solve_rate", "solved in training", rate1, solvedOf, inTraining],
-  ["solve_rate", "solved, all evaluations", rate1, solvedOf, (h) => !inTraining(h) && h.steps !== 1],
-  ["solve_rate_last", "solved, last ¼", rate1, (h) => `of the steps; ${rate1(h.solve_rate_first)} in the first ¼`, inTraining],
-  ["format_rate", "well-formed", rate1, (h) => `${rate1(h.solve_given_format)} of these solved`, always],
+  ["solve_rate", "solved in training", percent, solvedOf, inTraining],
+  ["solve_rate", "solved in evaluation", percent, solvedOf, (h) => !inTraining(h) && h.steps === 0],
+  ["solve_rate_last", "solved, last ¼", percent, (h) => `of the steps; ${percent(h.solve_rate_first)} in the first ¼`, inTraining],
+  ["format_rate", "well-formed", percent, (h) => `${percent(h.solve_given_format)} of these solved`, always],
   ["mean_base_score", "mean score and reward", number, penalty, rewardIsScore],
   ["mean_base_score", "mean score", number, penalty, (h) => !rewardIsScore(h)],
   ["mean_reward", "mean reward", number, () => "as returned to the trainer", (h) => inTraining(h) && !rewardIsScore(h)],
   ["groups", "groups", count, (h) => (h.steps ? `in ${count(h.steps)} step${h.steps === 1 ? "" : "s"}` : "steps unknown"), always],
-  ["no_signal", "without signal", rate1, (h) => `of groups; all correct ${rate1(h.all_correct)}, all failed ${rate1(h.all_failed)}`, always],
-  ["mean_response_tokens", "mean length", (value) => number(value, 1), (h) => `tokens; ${rate1(h.truncated)} cut off`, always],
-  ["scorer_failures", "scorer failures", rate1, (h) => `of rollouts; ${rate1(h.rejected)} rejected by the guard`, (h) => h.scorer_failures + h.rejected],
+  ["no_signal", "without signal", percent, (h) => `of groups; all correct ${percent(h.all_correct)}, all failed ${percent(h.all_failed)}`, always],
+  ["mean_response_tokens", "mean length", (value) => number(value, 1), (h) => `tokens; ${percent(h.truncated)} cut off`, always],
+  ["scorer_failures", "scorer failures", percent, (h) => `of rollouts; ${percent(h.rejected)} rejected by the guard`, (h) => h.scorer_failures + h.rejected],
 ];
+
+// What the labels of cards mean, as their titles.
+const MEANINGS = Object.fromEntries([...COLUMNS, { key: "groups", title: "a group is the rollouts of one question" }].map(({ key, title }) => [key, title]));
 
 /** The card for pass@k with the largest k that the groups allow. */
 function passCard(headline) {
   const tries = Object.keys(headline).flatMap((key) => key.match(/^pass_at_(\d+)$/)?.[1] ?? []).map(Number);
   const most = d3.max(tries.filter((k) => k > 1 && headline[`pass_at_${k}`] != null));
-  return most ? [[`pass_at_${most}`, `pass@${most}`, rate1, () => `one of ${most} correct`, always]] : [];
+  return most ? [[`pass_at_${most}`, `pass@${most}`, percent, () => `one of ${most} solved`, always]] : [];
 }
 
 /** The first and the last evaluation of a section; the only one, if there is one. */
@@ -44,7 +47,7 @@ const both = (rows, show) => rows.map(show).join(" → ");
 
 function about() {
   byId("about").replaceChildren(...report.runs.map((run) => {
-    const evaluated = evaluations(run.run_id).map((section) => `${both(ends(section).length ? ends(section) : [section.headline], (row) => rate1(row.solve_rate))} solved in ${phaseOf(section)}`);
+    const evaluated = evaluations(run.run_id).map((section) => `${both(ends(section).length ? ends(section) : [section.headline], (row) => percent(row.solve_rate))} solved in ${phaseOf(section)}`);
     const facts = [...(several ? [run.name] : [run.run_id, run.model && `model ${run.model}`]), run.started && `started ${String(run.started).replace("T", " ").replace("+00:00", " UTC")}`, run.attempt > 1 && `attempt ${run.attempt}`, ...(several ? evaluated : [])];
     const line = facts.filter(Boolean).map(plain).join(" · ");
     if (!several) return el("p", {}, line);
@@ -58,8 +61,8 @@ function about() {
 /** The solve rate of the first and the last evaluation. */
 function evaluationCard(section) {
   const rows = ends(section);
-  return el("div", { class: "evaluation" }, el("dt", {}, `solved in ${phaseOf(section).replace("eval", "evaluation")}`), el("dd", {}, both(rows, (row) => rate1(row.solve_rate))),
-    el("dd", { class: "muted", title: CLUSTERED }, both(rows, (row) => interval(row, "solve_rate", rate1))),
+  return el("div", { class: "evaluation" }, el("dt", {}, `solved in ${phaseOf(section).replace("eval", "evaluation")}`), el("dd", {}, both(rows, (row) => percent(row.solve_rate))),
+    el("dd", { class: "muted", title: CLUSTERED }, both(rows, (row) => interval(row, "solve_rate", percent))),
     el("dd", { class: "muted" }, `step ${both(rows, (row) => row.step)}; ${both(rows, (row) => count(row.groups))} questions`));
 }
 
@@ -69,11 +72,31 @@ function headline(section) {
   const h = { ...section.headline, scorer_failures: shareOf("timeout", "crashed", "error"), rejected: shareOf("rejected") };
   const cards = [...CARDS.slice(0, 3), ...passCard(h), ...CARDS.slice(3)].filter(([key, , , , shown]) => h[key] != null && shown(h));
   byId("headline").replaceChildren(...evaluations(section.run_id).filter((evaluation) => ends(evaluation).length).map(evaluationCard), ...cards.map(([key, label, show, more]) =>
-    el("div", {}, el("dt", {}, label), el("dd", {}, show(h[key])),
+    el("div", {}, el("dt", { title: MEANINGS[key] }, label), el("dd", {}, show(h[key])),
       h[`${key}_low`] == null ? null : el("dd", { class: "muted", title: CLUSTERED }, interval(h, key, show)),
       el("dd", { class: "muted" }, more(h)))));
+  fillTiles();
   const settings = runOf.get(section.run_id)?.settings ?? [];
   byId("settings").replaceChildren(pairs("facts", settings.map(([name, value]) => [plain(name), plain(value)])));
+}
+
+/** Arrange the tiles in columns of which none is left empty: the last tile takes what is left of its row. */
+function fillTiles() {
+  const holder = byId("headline");
+  const tiles = [...holder.children];
+  if (!tiles.length) return;
+  const widthOf = (tile) => (tile.className === "evaluation" ? 2 : 1);
+  const units = d3.sum(tiles, widthOf);
+  const most = Math.max(2, Math.floor(holder.clientWidth / 172));
+  const columns = Math.max(2, Math.ceil(units / Math.ceil(units / most)));
+  holder.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
+  let used = 0; // columns of the current row
+  tiles.forEach((tile, place) => {
+    if (used + widthOf(tile) > columns) used = 0;
+    used = (used + widthOf(tile)) % columns;
+    const left = place === tiles.length - 1 && used ? columns - used : 0;
+    tile.style.gridColumn = `span ${widthOf(tile) + left}`;
+  });
 }
 
 /** The tasks with the lowest solve rate at the end of training, each with the worst rollouts of its latest groups. */
@@ -83,10 +106,10 @@ function worst(section) {
   const isOfSection = (group) => ["run_id", "phase", "environment"].every((key) => group[key] === section[key]);
   const wrong = groups.filter((group) => group.prompt && isOfSection(group) && group.rollouts.some(({ right }) => !right)).reverse();
   const when = isTraining(section.phase) && section.headline.steps > 1 ? " in the last ¼" : "";
+  byId("worst-section").hidden = !tasks.length;
   byId("worst").replaceChildren(...tasks.map((task) => el("article", {},
     el("h3", {}, plain(task.task), el("span", { class: "muted" }, ` ${percent(atEnd(task))} solved${when}`)),
     el("ul", {}, wrong.filter((group) => group.task === task.task).slice(0, 3).map(example)))));
-  if (!tasks.length) byId("worst").append(el("p", { class: "notice" }, "Every task is solved."));
 }
 
 function example(group) {
@@ -110,15 +133,20 @@ function fillCharts(id, fill) {
 function show(section) {
   drawings.length = 0;
   headline(section);
+  const drawn = report.sections.filter((other) => other.environment === section.environment);
+  byId("curves-hint").textContent = `Lines: training; points: evaluations. Band and bar: 95% interval.${pointText(drawn.flatMap(({ steps }) => rowsOf(steps)))}`;
+  const merged = pointText(rowsOf(report.trainer));
+  byId("trainer-hint").textContent = merged && `${merged.trim()} The band goes from the smallest to the largest of them.`;
   fillCharts("curves", (holder) => {
-    const drawn = report.sections.filter((other) => other.environment === section.environment);
     curve(holder, "Mean reward", drawn, "mean_reward", false);
     curve(holder, "Solve rate", drawn, "solve_rate");
     curve(holder, "Format rate", drawn, "format_rate");
     curve(holder, "Groups without signal", drawn, "no_signal");
   });
   fillCharts("trainer", trainerCharts);
-  taskTable(byId("tasks"), section, showTask);
+  byId("tasks-of").hidden = !several;
+  byId("tasks-of").textContent = `all figures of run ${runName(section.run_id)}, ${phaseOf(section)}`;
+  sectionTable(byId("tasks"), section, showTask);
   fillCharts("heat", (holder) => heatMap(holder, section));
   fillCharts("lengths", (holder) => lengthCharts(holder, section));
   fillCharts("trouble", (holder) => troubleChart(holder, section));
@@ -137,6 +165,7 @@ function choice() {
 }
 
 about();
+sideBySide();
 const unpacked = startBrowser();
 const current = choice();
 show(current());
@@ -144,7 +173,7 @@ let width = innerWidth;
 addEventListener("resize", () => {
   if (width === innerWidth) return; // phones resize when their address bar hides
   width = innerWidth;
-  requestAnimationFrame(() => { redraw(); drawRows(); });
+  requestAnimationFrame(() => { fillTiles(); redraw(); drawRows(); });
 });
 unpacked.then(() => {
   worst(current());

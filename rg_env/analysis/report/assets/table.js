@@ -11,20 +11,35 @@ const COLUMNS = [
   { key: "solve_rate_last", label: "last ¼", show: percent, title: "solved in the last quarter of the steps" },
   { key: "solve_rate_change", label: "gain", show: points, title: "last minus first quarter, in percentage points" },
   { key: "format_rate", label: "format", show: percent, title: "share of rollouts without a format violation" },
-  { key: "mean_base_score", label: "score", show: number },
-  { key: "mean_reward", label: "reward", show: number },
-  { key: "mean_response_tokens", label: "tokens", show: (value) => number(value, 0) },
-  { key: "truncated", label: "cut off", show: percent },
-  { key: "all_correct", label: "all correct", show: percent, title: "share of groups in which every rollout is correct" },
+  { key: "mean_base_score", label: "score", show: number, title: "mean score before the length penalty" },
+  { key: "mean_reward", label: "reward", show: number, title: "mean reward, as returned to the trainer" },
+  { key: "mean_response_tokens", label: "tokens", show: (value) => number(value, 0), title: "mean length of a response" },
+  { key: "truncated", label: "cut off", show: percent, title: "share of rollouts that hit the length limit" },
+  { key: "all_correct", label: "all correct", show: percent, title: "share of groups in which every rollout is solved" },
   { key: "all_failed", label: "all failed", show: percent, title: "share of groups in which every score is 0" },
   { key: "no_signal", label: "no signal", show: percent, title: "share of groups whose rewards are all equal" },
 ];
 
-/** Fill the table for a section; `choose` is called with the task whose name was clicked. */
-function taskTable(table, section, choose) {
+// What differs for evaluations, which are not merged to quarters.
+const OF_EVALUATIONS = {
+  solve_rate: { title: "share of rollouts whose score reaches the threshold, over all evaluations" },
+  solve_rate_first: { label: "first", title: "solved in the first evaluation" },
+  solve_rate_last: { label: "last", title: "solved in the last evaluation" },
+  solve_rate_change: { title: "last minus first evaluation, in percentage points" },
+};
+
+/** The figures of each task of a section. */
+function sectionTable(table, section, choose) {
   const rows = rowsOf(section.tasks);
-  const columns = COLUMNS.filter(({ key }) => rows.some((row) => row[key] != null) && !isRedundant(rows, key));
-  const sorted = { key: "solve_rate", down: false };
+  const known = COLUMNS.filter(({ key }) => rows.some((row) => row[key] != null) && !isRedundant(rows, key));
+  const columns = isTraining(section.phase) ? known : known.map((column) => ({ ...column, ...OF_EVALUATIONS[column.key] }));
+  const caption = `Tasks in the ${phaseOf(section)} phase of run ${runName(section.run_id)}`;
+  taskTable(table, { rows, columns, caption, sortBy: "solve_rate", choose });
+}
+
+/** Fill a table with a row for each task, sorted by a column; `choose` is called with the task whose name was clicked. */
+function taskTable(table, { rows, columns, caption, sortBy, choose }) {
+  const sorted = { key: sortBy, down: false };
   const body = el("tbody");
   const heads = columns.map((column) =>
     el("th", { scope: "col", class: column.text ? "text" : "" },
@@ -51,9 +66,11 @@ function taskTable(table, section, choose) {
     if (column.text)
       return el("th", { scope: "row" }, el("button", { type: "button", title: "Show its groups", onclick: () => choose(value) }, plain(value)));
     const bounds = interval(row, column.key, column.show);
-    return el("td", { class: column.bar && "bar", style: column.bar && `--value: ${value ?? 0}`, title: bounds && `95 %: ${bounds}` }, column.show(value));
+    const isClear = row[`${column.key}_clear`];
+    const shownBounds = column.shown && bounds ? el("span", { class: "muted" }, ` ${bounds}`) : null;
+    return el("td", { class: column.bar ? "bar" : isClear && "clear", style: column.bar && `--value: ${value ?? 0}`, title: bounds && `95%: ${bounds}` }, column.show(value), shownBounds);
   }
-  table.replaceChildren(el("caption", {}, `Tasks in the ${phaseOf(section)} phase of run ${runName(section.run_id)}`), el("thead", {}, el("tr", {}, heads)), body);
+  table.replaceChildren(el("caption", {}, caption), el("thead", {}, el("tr", {}, heads)), body);
   fill();
 }
 

@@ -60,11 +60,15 @@ function colored(text) {
 }
 
 const number = (value, digits = 3) => (value == null ? "–" : value.toFixed(digits));
-const percent = (value, digits = 0) => (value == null ? "–" : `${(value * 100).toFixed(digits)}\u00a0%`);
+/** A rate as in the terminal, `57%`; with a digit more where it would round to 0% or 100% and is neither. */
+const percent = (value) => {
+  if (value == null) return "–";
+  const isNearEnd = (value > 0 && value < 0.01) || (value > 0.99 && value < 1);
+  return `${(value * 100).toFixed(isNearEnd ? 1 : 0)}%`;
+};
 /** The confidence interval of a statistic; empty if it has none. */
-const interval = (row, key, show) => (row[`${key}_low`] == null ? "" : `(${show(row[`${key}_low`])} – ${show(row[`${key}_high`])})`);
+const interval = (row, key, show) => (row[`${key}_low`] == null ? "" : `[${show(row[`${key}_low`])}, ${show(row[`${key}_high`])}]`);
 const count = (value) => (value == null ? "–" : value.toLocaleString("en"));
-const rate1 = (value) => percent(value, 1);
 const isTraining = (phase) => phase === "train";
 const words = (name) => plain(name).replaceAll("_", " ");
 
@@ -74,4 +78,9 @@ function rowsOf(columns) {
   return (columns[names[0]] ?? []).map((_, row) => Object.fromEntries(names.map((name) => [name, columns[name][row]])));
 }
 
+/** How many steps a point of a chart is, where it is several; "" where each step has its own. */
+const pointText = (rows) => {
+  const widest = d3.max(rows, (row) => row.last_step - row.step + 1) ?? 1;
+  return widest > 1 ? ` Each point: ${widest} steps.` : "";
+};
 const stepText = (row) => (row.step === row.last_step ? `step ${row.step}` : `steps ${row.step}–${row.last_step}`);

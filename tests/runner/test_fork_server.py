@@ -18,13 +18,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rg_env.errors import one_line
-from rg_env.scoring import fork_server
-from rg_env.scoring.fork_server import JobFailedError, ProtocolError, Worker
-from rg_env.scoring.pool import wait
+from rg_env.runner import caller_worker
+from rg_env.runner.caller_pool import wait
+from rg_env.runner.caller_worker import Limit, Worker
+from rg_env.runner.child_process import Form, serve_requests
+from rg_env.runner.failures import JobFailedError, ProtocolError
 from rg_env.scoring.scorer import _check_forms
-from rg_env.scoring.worker import Form, serve_requests
 
 forms = st.floats(0, 1) | st.text(min_size=1).filter(str.strip).map(lambda text: one_line(text, 200))
+
+MINUTE = Limit(60, 60)
 
 
 def with_worker[T](
@@ -36,7 +39,7 @@ def with_worker[T](
         ours, theirs = socket.socketpair()
         worker = Worker(ours, lambda: None)
         with theirs:
-            theirs.sendall(json.dumps([os.getpid(), missing or {}]).encode())
+            theirs.sendall(json.dumps([os.getpid(), missing or {}, False]).encode())
             await worker.start()
             try:
                 return await act(worker, theirs)
@@ -49,7 +52,7 @@ def with_worker[T](
 def received(sent: bytes) -> tuple[Form, Form] | str:
     async def ask(worker: Worker, theirs: socket.socket) -> object:
         asyncio.get_running_loop().call_soon(theirs.sendall, sent)
-        return await worker.ask(b"target", b"arguments", 60, 60)
+        return await worker.ask(b"target", b"arguments", MINUTE)
 
     return _check_forms(with_worker(ask))
 
@@ -59,7 +62,7 @@ def received(sent: bytes) -> tuple[Form, Form] | str:
 @example("\x1f" * 200, "x" * 200)
 def test_what_a_worker_says_arrives_and_can_be_written_to_a_file(raw: Form, tagged: Form) -> None:
     encoded = json.dumps([raw, tagged]).encode() + b"\n"
-    assert len(encoded) <= fork_server._MAX_REPLY_BYTES
+    assert len(encoded) <= caller_worker._MAX_REPLY_BYTES
     for before, after in zip((raw, tagged), received(encoded), strict=True):
         if isinstance(before, float):
             assert after == before
@@ -114,7 +117,7 @@ def test_a_worker_that_speaks_unasked_or_ends_is_not_used_again(early: bytes | N
 
     async def end(worker: Worker, theirs: socket.socket) -> object:
         asyncio.get_running_loop().call_soon(theirs.close)
-        return await worker.ask(b"target", b"arguments", 60, 60)
+        return await worker.ask(b"target", b"arguments", MINUTE)
 
     assert with_worker(look) == [True, False]
     with pytest.raises(EOFError):
@@ -127,21 +130,21 @@ def test_requests_of_all_sizes_arrive_whole(size: int) -> None:
 
     async def ask(worker: Worker, theirs: socket.socket) -> list[object]:
         threading.Thread(target=serve_until_closed, args=(theirs.dup(),), daemon=True).start()
-        replies = [await worker.ask(target, b"", 60, 60)]
-        return [*replies, await worker.ask(target, bytes(size), 60, 60)]
+        replies = [await worker.ask(target, b"", MINUTE)]
+        return [*replies, await worker.ask(target, bytes(size), MINUTE)]
 
     assert with_worker(ask) == [0.0, size]
 
 
 def serve_until_closed(connection: socket.socket) -> None:
     with connection, pytest.raises(EOFError):
-        serve_requests(connection)
+        serve_requests(connection, {})
 
 
 @pytest.mark.parametrize("seconds", [-1.0, 0.05])
 def test_a_worker_that_does_not_read_is_too_late(seconds: float) -> None:
     async def ask(worker: Worker, theirs: socket.socket) -> object:
-        return await worker.ask(b"target", bytes(3_000_000), seconds, seconds)
+        return await worker.ask(b"target", bytes(3_000_000), Limit(seconds, seconds))
 
     with pytest.raises(JobFailedError):
         with_worker(ask)
@@ -150,7 +153,7 @@ def test_a_worker_that_does_not_read_is_too_late(seconds: float) -> None:
 def test_a_worker_that_ends_before_it_has_read_all_is_one_error(caplog: pytest.LogCaptureFixture) -> None:
     async def ask(worker: Worker, theirs: socket.socket) -> object:
         asyncio.get_running_loop().call_later(0.05, theirs.close)
-        return await worker.ask(b"target", bytes(20_000_000), 60, 60)
+        return await worker.ask(b"target", bytes(20_000_000), MINUTE)
 
     with pytest.raises(OSError):
         with_worker(ask)

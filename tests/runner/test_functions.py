@@ -84,9 +84,9 @@ def test_the_sandbox_is_on_unless_it_is_turned_off(
 ) -> None:
     monkeypatch.setenv("RG_ENV_TEST_TOKEN", "secret")
     file = tmp_path / "file"
-    assert behaving.score("write", str(file)).status is Status.ERROR
+    assert behaving.score("write", str(file)).status == Status.ERROR
     with guarded(f"{__name__}:behave", workers=1, sandbox=False) as free:
-        assert free.score("write", str(file)).status is Status.ERROR  # it returned a path, which is no number
+        assert free.score("write", str(file)).status == Status.ERROR  # it returned a path, which is no number
         assert free.score("token").value == 0.0
     assert file.read_text() == "written"
 

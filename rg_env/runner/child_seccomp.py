@@ -34,7 +34,7 @@ _FIRST_NEW = 424
 
 # fmt: off
 ALLOWED: dict[str, tuple[int | None, int | None]] = {
-    # descriptors that are open, such as the socket to the parent, which no call here can replace
+    # descriptors that are open, such as the socket to the parent; no call here opens another socket
     "read": (0, 63), "write": (1, 64), "readv": (19, 65), "writev": (20, 66), "pread64": (17, 67), "lseek": (8, 62),
     "close": (3, 57), "close_range": (436, 436), "dup": (32, 23), "dup2": (33, None), "dup3": (292, 24),
     "recvfrom": (45, 207), "sendto": (44, 206), "getsockname": (51, 204), "getpeername": (52, 205),

@@ -28,8 +28,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rg_env.errors import ScorerPoolError
-from rg_env.scoring import seccomp
+from . import child_seccomp as seccomp
+from .failures import ScorerPoolError
 
 LIMITS, PRIVILEGES, LANDLOCK, SECCOMP = "limits", "privileges", "Landlock", "seccomp"
 MEASURES = {
@@ -60,6 +60,9 @@ class Sandbox:
         self.missing: dict[str, str] = {}
         self._ruleset: int | None = None
         self._filter: bytes | None = None
+        self._statm: int | None = None
+        with suppress(OSError):  # there is no /proc outside Linux
+            self._statm = os.open("/proc/self/statm", os.O_RDONLY)
         with self._keeping_reason(LANDLOCK):
             self._ruleset = make_ruleset(readable_paths())
         with self._keeping_reason(SECCOMP):
@@ -73,7 +76,16 @@ class Sandbox:
             cpu_seconds: CPU time that one answer may take; the process may take ten minutes more in its whole life.
         """
         with self._keeping_reason(LIMITS):
-            _limit(memory_bytes, cpu_seconds)
+            _limit(
+                [
+                    *self._memory_limit(memory_bytes),
+                    (resource.RLIMIT_CORE, 0),
+                    (resource.RLIMIT_FSIZE, 0),
+                    (resource.RLIMIT_NOFILE, _OPEN_FILES),
+                    (resource.RLIMIT_NPROC, 0),  # does not apply to root; seccomp does
+                    (resource.RLIMIT_CPU, _CPU_SECONDS + cpu_seconds),
+                ]
+            )
         with self._keeping_reason(PRIVILEGES):
             _drop_privileges()
         with self._keeping_reason(LANDLOCK):
@@ -84,6 +96,25 @@ class Sandbox:
             if self._filter is not None:
                 seccomp.install(self._filter)
         return self.missing
+
+    def enter_before_forks(self, memory_bytes: int) -> None:
+        """What a process enters that still forks: limited memory, no privileges, Landlock. Never raises.
+
+        Its forks enter all measures by `enter`, which also says what is missing. They may grow as far as it may.
+        """
+        with suppress(Exception):
+            _limit(self._memory_limit(2 * memory_bytes))
+        with suppress(Exception):
+            _drop_privileges()
+            if self._ruleset is not None:
+                _landlock(_RESTRICT, self._ruleset, 0)
+
+    def _memory_limit(self, bytes_more: int) -> list[tuple[int, int]]:
+        """The limit on address space. `statm` stays that of the process that opened it, of which this is a fork."""
+        if self._statm is None:  # RLIMIT_AS has no effect outside Linux either
+            return []
+        pages = int(os.pread(self._statm, 100, 0).split()[0])
+        return [(resource.RLIMIT_AS, pages * resource.getpagesize() + bytes_more)]
 
     @contextmanager
     def _keeping_reason(self, what: str) -> Iterator[None]:
@@ -111,17 +142,7 @@ def readable_paths() -> list[str]:
 # -- limits and privileges
 
 
-def _limit(memory_bytes: int, cpu_seconds: int) -> None:
-    limits = [
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NOFILE, _OPEN_FILES),
-        (resource.RLIMIT_NPROC, 0),  # does not apply to root; seccomp does
-        (resource.RLIMIT_CPU, _CPU_SECONDS + cpu_seconds),
-    ]
-    with suppress(OSError):  # there is no /proc outside Linux, where RLIMIT_AS has no effect either
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limits.append((resource.RLIMIT_AS, pages * resource.getpagesize() + memory_bytes))
+def _limit(limits: list[tuple[int, int]]) -> None:
     for kind, value in limits:
         _, hard = resource.getrlimit(kind)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -205,7 +226,7 @@ def sandbox_report() -> dict[str, str]:
     Raises:
         ScorerPoolError: that process does not run.
     """
-    command = [sys.executable, "-P", "-m", "rg_env.scoring.sandbox"]
+    command = [sys.executable, "-P", "-m", f"{__package__}.child_sandbox"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     try:
         done = subprocess.run(command, capture_output=True, timeout=60, check=True, env=environment)

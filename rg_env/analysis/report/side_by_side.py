@@ -1,0 +1,188 @@
+"""Several runs next to each other in the report: their figures, the differences between them, and between their settings.
+
+Invariant: rates and their intervals are those of `statistics`, differences those of `compare`: of a run minus the first
+run, over the questions that both have. Evaluations are compared one by one, the last with the last. Training rows have
+no differences, because another seed changes more than their intervals cover.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from rg_env.analysis.compare import compare, differing_tasks
+from rg_env.analysis.stats import Measured, statistics
+from rg_env.choices import By
+from rg_env.config import PREFIX
+from rg_env.dump import Phase, Run
+
+_MEASURES = {
+    Phase.EVAL: ("solve_rate", "mean_base_score", "format_rate", "mean_response_tokens"),
+    Phase.TRAIN: ("solve_rate_last", "mean_reward", "format_rate", "no_signal", "mean_response_tokens"),
+}
+"""The statistics of the summary; the first of them is that of each task."""
+_NAMES_AND_PLACES = ("path", "dir", "folder", "run_name", "project_name", "url", "urls")
+"""How the names of settings end that differ between any two runs, or that would tell paths of a machine."""
+_LONGEST_VALUE = 80
+
+Values = list[dict[str, float | None] | None]
+"""For each run a value with its interval (`value`, `low`, `high`), None if it is unknown."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is compared: a phase of an environment, and which steps of it.
+
+    Attributes:
+        moment: `first` or `last` of the evaluations of each run; "" in training.
+        of_run: what was measured of each run, in the order of the report; runs without this phase are left out.
+    """
+
+    phase: str
+    environment: str
+    moment: str
+    of_run: dict[str, Measured]
+
+
+def side_by_side(measured: Measured, run_ids: Sequence[str], runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """A comparison of runs for each phase and environment that at least two of them have, evaluations first.
+
+    Args:
+        measured: of all runs, with the columns that matching needs.
+        run_ids: in the order of the report.
+        runs: those that have files; tasks whose options differ between any two are not compared.
+
+    Returns:
+        for each: `phase`, `environment`, `moment`, `run_ids`, `steps` (of each run the step of the evaluation), and
+        `totals` and `tasks`, rows with the `measure` or the `task`, `values` for each run, and `differences` for each
+        run from the first one, with `questions` and `clear` (whether the interval excludes 0).
+    """
+    unmatched = differing_tasks(*runs)
+    return [_comparison(part, unmatched) for part in _parts(measured, run_ids) if len(part.of_run) > 1]
+
+
+def _parts(measured: Measured, run_ids: Sequence[str]) -> Iterator[_Part]:
+    sections = measured.groups.select(pl.col("phase", "environment").cast(pl.String)).unique().sort("environment")
+    for environment in sections.filter(phase=Phase.EVAL.value)["environment"]:
+        whole = {run_id: _part_of(measured, run_id, Phase.EVAL.value, environment) for run_id in run_ids}
+        evaluated = {run_id: part for run_id, part in whole.items() if not part.groups.is_empty()}
+        last = {run_id: _at_step(part, part.groups["step"].max()) for run_id, part in evaluated.items()}
+        yield _Part(Phase.EVAL.value, environment, "last", last)
+        first = {run_id: _at_step(part, part.groups["step"].min()) for run_id, part in evaluated.items()}
+        if any(first[run_id].groups.height < part.groups.height for run_id, part in evaluated.items()):
+            yield _Part(Phase.EVAL.value, environment, "first", first)
+    for environment in sections.filter(phase=Phase.TRAIN.value)["environment"]:
+        whole = {run_id: _part_of(measured, run_id, Phase.TRAIN.value, environment) for run_id in run_ids}
+        trained = {run_id: part for run_id, part in whole.items() if not part.groups.is_empty()}
+        yield _Part(Phase.TRAIN.value, environment, "", trained)
+
+
+def _part_of(measured: Measured, run_id: str, phase: str, environment: str) -> Measured:
+    wanted = (pl.col("run_id") == run_id, pl.col("phase") == phase, pl.col("environment") == environment)
+    return replace(measured, rollouts=measured.rollouts.filter(wanted), groups=measured.groups.filter(wanted))
+
+
+def _at_step(part: Measured, step: Any) -> Measured:
+    is_at_step = pl.col("step").eq_missing(step)
+    return replace(part, rollouts=part.rollouts.filter(is_at_step), groups=part.groups.filter(is_at_step))
+
+
+def _comparison(part: _Part, unmatched: Sequence[str]) -> dict[str, Any]:
+    measures = _MEASURES[Phase(part.phase)]
+    if part.moment == "first":  # only where the runs began
+        measures = measures[:1]
+    totals = {run_id: statistics(measured, By.PHASE).row(0, named=True) for run_id, measured in part.of_run.items()}
+    by_task: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for run_id, measured in part.of_run.items():
+        for row in statistics(measured, By.TASK).iter_rows(named=True):
+            by_task.setdefault(row["task"], {})[run_id] = row
+    differences = _differences(part, unmatched)
+
+    rows_of_totals = []
+    for measure in measures:
+        values = [_value(totals[run_id], measure) for run_id in part.of_run]
+        if any(values):
+            between = [differences[run_id].get(("", measure)) for run_id in part.of_run]
+            rows_of_totals.append({"measure": measure, "values": values, "differences": between})
+    rows_of_tasks = []
+    for task in sorted(by_task):
+        values = [_value(by_task[task].get(run_id, {}), measures[0]) for run_id in part.of_run]
+        between = [differences[run_id].get((task, measures[0])) for run_id in part.of_run]
+        rows_of_tasks.append({"task": task, "values": values, "differences": between})
+
+    steps: list[Any] = [None] * len(part.of_run)
+    if part.phase == Phase.EVAL:
+        steps = [measured.groups["step"].max() for measured in part.of_run.values()]
+    about = {"phase": part.phase, "environment": part.environment, "moment": part.moment}
+    tables = {"totals": rows_of_totals, "tasks": rows_of_tasks}
+    return about | {"run_ids": list(part.of_run), "steps": steps} | tables
+
+
+def _value(row: Mapping[str, Any], measure: str) -> dict[str, float | None] | None:
+    value = row.get(measure)
+    return None if value is None else {"value": value, "low": row[f"{measure}_low"], "high": row[f"{measure}_high"]}
+
+
+def _differences(part: _Part, unmatched: Sequence[str]) -> dict[str, dict[tuple[str, str], dict[str, Any]]]:
+    """By run and then by task and measure the difference from the first run; "" is for all tasks together."""
+    (first_id, first), *others = part.of_run.items()
+    differences: dict[str, dict[tuple[str, str], dict[str, Any]]] = {run_id: {} for run_id in part.of_run}
+    if part.phase == Phase.TRAIN:
+        return differences
+    for run_id, other in others:
+        for by in (By.PHASE, By.TASK):
+            for row in compare(other, first, by, unmatched=unmatched).iter_rows(named=True):
+                kept = {name: row[name] for name in ("difference", "low", "high", "questions", "clear")}
+                differences[run_id][row.get("task", ""), row["measure"]] = kept
+    assert not differences[first_id]
+    return differences
+
+
+# -- settings
+
+
+def differing_settings(run_ids: Sequence[str], runs: Mapping[str, Run]) -> list[dict[str, Any]]:
+    """The settings that are not equal in all runs that have any: rows with a `name` and `values` for each run.
+
+    Names, paths and addresses are left out: they always differ, and reports are shared.
+    """
+    settings = {run_id: _settings_of(runs.get(run_id)) for run_id in run_ids}
+    known = [of_run for of_run in settings.values() if of_run]
+    rows = []
+    for name in dict.fromkeys(name for of_run in known for name in of_run):
+        if len({of_run.get(name) for of_run in known}) > 1:
+            values = [settings[run_id].get(name) for run_id in run_ids]
+            rows.append({"name": name, "values": values})
+    return rows
+
+
+def _settings_of(run: Run | None) -> dict[str, str]:
+    """The settings of a run by their short names, as text."""
+    if run is None or not run.manifest:
+        return {}
+    settings = {"model": run.model}
+    for name, value in _flat(run.manifest.get("settings"), ""):
+        is_place = name.endswith(_NAMES_AND_PLACES) or (isinstance(value, str) and value.startswith("/"))
+        if not is_place:
+            settings[name.removeprefix(f"{PREFIX}.")] = as_text(value)
+    return settings
+
+
+def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The values in nested mappings, each with its keys joined by dots."""
+    if not isinstance(value, Mapping) or not value:
+        if name:
+            yield name, value
+        return
+    for key, child in value.items():
+        yield from _flat(child, f"{name}.{key}" if name else str(key))
+
+
+def as_text(value: Any) -> str:
+    """A setting as a person would type it, shortened."""
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"

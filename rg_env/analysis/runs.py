@@ -1,0 +1,207 @@
+"""The runs below a folder: what each one is, how far it got, how it ended, and its last evaluation.
+
+Invariant: a run is listed whatever state its files are in; what cannot be read is its `problem`. Name, kind, length and
+end come from the manifest, the figures from the ledger.
+
+Not covered: runs whose dump is deeper than `dump_folders` looks, and settings of runs without a manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from rg_env.analysis.stats import measure, statistics
+from rg_env.dump import Phase, Run, open_run
+from rg_env.dump.files import list_files, manifest_name, runs_with_manifest
+from rg_env.dump.manifest import attempts_of, missing_groups, read_manifest, state_of
+from rg_env.dump.runs import dump_folders
+from rg_env.errors import DumpError, one_line
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The largest set of questions of a run's last evaluation; the interval covers 95 %."""
+
+    step: int | None
+    environment: str
+    groups: int
+    solve_rate: float
+    solve_rate_low: float | None
+    solve_rate_high: float | None
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the ledger of a run says.
+
+    Attributes:
+        tasks: sorted.
+        step: the last one, None if groups have no steps.
+        problem: the first line that cannot be read, "" if there is none.
+    """
+
+    tasks: list[str] = field(default_factory=list)
+    groups: int = 0
+    step: int | None = None
+    evaluation: Evaluation | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedRun:
+    """A run.
+
+    Attributes:
+        dump: the folder of its files.
+        kind: `train`, `eval`, `collect` or `import`; "" if the manifest does not say.
+        started: of the first attempt, in this machine's time zone; `ended`: of the last one, None if it has no end.
+        state: `ended`, `running`, `killed`, `unknown`, `no manifest` or `damaged manifest`.
+        end: `finished`, `stopped by SIGTERM`, `killed`, `failed: …`; "" if nobody could note it.
+        total_steps: the number of training steps that the run was started for, None if unknown.
+    """
+
+    dump: Path
+    run_id: str
+    name: str
+    kind: str
+    model: str
+    started: str | None
+    ended: str | None
+    attempts: int
+    state: str
+    end: str
+    total_steps: int | None
+    missing_groups: int
+    figures: Figures
+
+    def as_dict(self) -> dict[str, Any]:
+        """All facts in one level, as `rg-env runs --json` prints them."""
+        facts = asdict(self)
+        facts |= facts.pop("figures") | {"dump": str(self.dump)}
+        return facts
+
+
+def list_runs(folder: Path) -> list[ListedRun]:
+    """The runs in the dumps below a folder, itself included, the newest first.
+
+    Raises:
+        DumpError: there is no such folder.
+    """
+    if not folder.is_dir():
+        problem = "is a file" if folder.exists() else "does not exist"
+        raise DumpError(f"{folder} {problem}: name the folder of your runs, `rg-env runs FOLDER`")
+    runs = []
+    for dump in dump_folders(folder):
+        runs += [_list_run(dump, run_id) for run_id in _run_ids(dump)]
+    return sorted(runs, key=lambda run: (run.started or "", run.run_id), reverse=True)
+
+
+def _run_ids(dump: Path) -> list[str]:
+    """The runs that have a manifest or another file in a dump folder."""
+    from_files = {file.run_id for file in list_files(dump)}
+    return sorted(from_files.union(runs_with_manifest(dump)))
+
+
+def _list_run(dump: Path, run_id: str) -> ListedRun:
+    manifest = read_manifest(dump, run_id) or {}
+    files = list_files(dump, run_id)
+    attempts = attempts_of(manifest) or [{}]
+    state: str = state_of([dump], run_id, manifest)
+    if not state:
+        state = "damaged manifest" if (dump / manifest_name(run_id)).exists() else "no manifest"
+        if manifest:  # the lock cannot be asked, as on a read-only mount
+            state = "unknown"
+    first, last = attempts[0], attempts[-1]
+    began = run_id[:15].replace("-", "T")  # the time at which a run began is the first part of its id
+    return ListedRun(
+        dump=dump,
+        run_id=run_id,
+        name=str(manifest.get("name") or _folder_name(dump)),
+        kind=kind_of(manifest),
+        model=Run(run_id, (), manifest).model,
+        started=_local_time(first.get("started")) or _local_time(f"{began}Z"),
+        ended=_local_time(last.get("ended")),
+        attempts=len(attempts),
+        state=state,
+        end=one_line(last.get("end") or ""),
+        total_steps=total_steps(manifest),
+        missing_groups=missing_groups(manifest),
+        figures=_figures([file.path for file in files]),
+    )
+
+
+def _folder_name(dump: Path) -> str:
+    """The name of the run's folder, which is the parent of one called `dumps`."""
+    folder = dump.resolve()
+    return folder.parent.name if folder.name == "dumps" else folder.name
+
+
+def kind_of(manifest: Mapping[str, Any]) -> str:
+    """`train`, `eval`, `collect` or `import`: as the manifest says or, if it does not, by what only these write."""
+    if kind := manifest.get("kind"):
+        return str(kind)
+    if "imported" in manifest:
+        return "import"
+    if command := _at(manifest, "plan.command"):
+        return str(command)
+    has_trainer = _at(manifest, "settings.trainer.policy") is not None
+    return "train" if has_trainer or "trainer" in manifest else ""
+
+
+def total_steps(manifest: Mapping[str, Any]) -> int | None:
+    """The number of training steps that a run was started for, None if the manifest does not say."""
+    for place in ("total_steps", "settings.trainer.max_training_steps"):
+        steps = _at(manifest, place)
+        if isinstance(steps, int):
+            return steps
+    return None
+
+
+def _at(manifest: Mapping[str, Any], place: str) -> Any:
+    """A value in nested mappings, by its keys separated by dots; None if there is none."""
+    value: Any = manifest
+    for key in place.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _local_time(value: object) -> str | None:
+    """A time of a manifest, or of a run's id, in this machine's time zone."""
+    try:
+        return datetime.fromisoformat(str(value)).astimezone().isoformat(timespec="seconds")
+    except (ValueError, OverflowError):
+        return None
+
+
+def _figures(files: list[Path]) -> Figures:
+    if not files:
+        return Figures()
+    try:
+        dump = open_run(*files)
+        measured = measure(dump)
+    except DumpError as error:
+        return Figures(problem=one_line(error))
+    table = statistics(measured, "step")
+    problems = [str(each) for each in dump.findings(texts=False) if each.kind == "damaged_line"]
+    return Figures(
+        tasks=sorted(map(str, measured.rollouts["task"].unique())),
+        groups=measured.groups.height,
+        step=max(measured.groups["step"].drop_nulls().to_list(), default=None),
+        evaluation=_last_evaluation(table),
+        problem=problems[0] if problems else "",
+    )
+
+
+def _last_evaluation(by_step: pl.DataFrame) -> Evaluation | None:
+    evaluations = by_step.filter(phase=Phase.EVAL.value)
+    last = evaluations.filter(pl.col("step").eq_missing(pl.col("step").max()))
+    if last.is_empty():
+        return None
+    largest = last.sort("groups").row(-1, named=True)
+    return Evaluation(**{name: largest[name] for name in Evaluation.__dataclass_fields__})

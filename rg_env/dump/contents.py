@@ -1,0 +1,408 @@
+"""What the files of a run hold and lack: one pass over ids and places, made before anybody iterates.
+
+Invariant: a group counts once, in the ledger and in the texts, wherever and however often its line lies: the first by
+kind, number and path counts, whatever the order of arguments. Copies of files, a `.part` beside its finished file and
+folders that were named twice are this one rule. A record of training or of a step counts once, too. What a later
+attempt replaced is a second rule.
+
+Everything that is missing, damaged or double is a `Finding`; headline, remarks, report and `validate` ask for these.
+What was found does not change while somebody iterates: lines that a running writer adds after the pass are not read.
+Memory grows with the number of groups, not with their texts. Not covered: whether a record contradicts itself, which
+`validate` checks.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rg_env.dump.files import MAX_LINE, READ_ERRORS, DumpFile, Line, lines_in, open_lines
+from rg_env.dump.manifest import State, attempts_of, missing_groups
+from rg_env.dump.runs import Run
+from rg_env.dump.schema import (
+    TEXT_KINDS,
+    BadLineError,
+    FileKind,
+    GroupFacts,
+    GroupRecord,
+    LedgerRecord,
+    Phase,
+    Record,
+    TrainedRecord,
+    from_line,
+)
+from rg_env.output import counted
+
+MAX_KEPT = 1000
+"""Findings of a kind that are listed one by one."""
+_SHOWN = 3
+"""How many findings of a kind a summary shows."""
+
+
+class Place(NamedTuple):
+    """A line of a file, by the file's name; line 0: the whole file, or what is named instead of a file."""
+
+    file: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}" if self.line else self.file
+
+
+class Finding(NamedTuple):
+    """One thing that is missing, damaged or double; `kind` is a key of `KINDS`."""
+
+    kind: str
+    place: Place
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.text}"
+
+
+class Kind(NamedTuple):
+    """A kind of findings: what to do about one, and what is said of many."""
+
+    advice: str
+    many: str = ""
+
+
+KINDS = {
+    "no_ledger": Kind("look for the missing files; statistics are biased"),
+    "groups_missing": Kind("they are lost: the disk failed or was full"),
+    "lines_missing": Kind("look for the missing files of the ledger"),
+    "running": Kind("wait until it has ended"),
+    "no_regular_end": Kind("resume the run, or bear in mind that it did not end"),
+    "damaged_line": Kind("readers skip it", "damaged lines were skipped"),
+    "duplicate": Kind("it counts once; remove the copy", "lines are there more than once; each counts once"),
+    "differs": Kind(
+        "the first by kind, number and path counts; find out which is right",
+        "lines differ from an earlier one with the same id; the first by kind, number and path counts",
+    ),
+    "no_text": Kind("look for the missing file", "groups are in no file with texts, though the ledger says so"),
+    "no_ledger_line": Kind(
+        "statistics lack this group; exports have it", "groups in files with texts are not in the ledger"
+    ),
+    "contradiction": Kind("find out who changed the files; `rg-env dumps rescore` shows what the numbers would be"),
+    "unknown_group": Kind("look for the missing file"),
+    "unfinished": Kind("resume the run; readers read it as it is"),
+    "manifest": Kind("restore it from a backup; without it the settings of the run are unknown"),
+}
+"""The kinds of findings; the last four only from `validate`."""
+_NOT_COMPLETE = {"no_ledger", "groups_missing", "lines_missing", "running", "no_regular_end"}
+
+
+class Findings:
+    """Findings in the order in which they were made: of each kind the first `MAX_KEPT`, and the number of all."""
+
+    def __init__(self) -> None:
+        self.kept: list[Finding] = []
+        self.counts: Counter[str] = Counter()
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.kept)
+
+    def add(self, kind: str, place: Place, text: str) -> None:
+        self.counts[kind] += 1
+        if self.counts[kind] <= MAX_KEPT:
+            self.kept.append(Finding(kind, place, text))
+
+    def extend(self, other: Findings) -> None:
+        """Add all findings of another list."""
+        for finding in other.kept:
+            self.add(*finding)
+        for kind, count in other.counts.items():
+            kept = sum(finding.kind == kind for finding in other.kept)
+            self.counts[kind] += count - kept
+
+    def summary(self) -> list[str]:
+        """One line for each finding; of a kind with many, the first few and how many there are."""
+        lines = []
+        shown: Counter[str] = Counter()
+        for finding in self.kept:
+            shown[finding.kind] += 1
+            if shown[finding.kind] <= _SHOWN:
+                lines.append(str(finding))
+        for kind, count in self.counts.items():
+            if count > _SHOWN:
+                lines.append(f"… {count:,} {KINDS[kind].many}; `rg-env dumps validate` lists them")
+        return lines
+
+
+class _Known(NamedTuple):
+    """Where the line that counts is; of a ledger line, `text` is the kind of file with its text."""
+
+    file: DumpFile
+    number: int
+    offset: int
+    text: str
+
+
+class Contents:
+    """The contents of a run's files. Each kind of file is read at most once, when it is first asked for."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.state = run.state()
+        self._counted_kinds = run.kinds_for_frames(texts=False)  # asked for each line
+        self._wrong: dict[FileKind, Findings] = {kind: Findings() for kind in FileKind}
+        self._known: dict[str, dict[Any, _Known]] = {}
+        self._scanned: set[FileKind] = set()
+        self._last_lines: dict[Path, int] = {}
+        self._left_out: dict[Path, set[int]] = {}
+        self._lines_of_attempt: Counter[int] = Counter()
+        self._first_steps: dict[int, int] = {}
+        self._last_attempts: dict[tuple[str, int | None, int], int] = {}
+        self._opened = _Opened()
+        self._lock = threading.Lock()
+        self._names = Counter(file.path.name for file in run.files)
+
+    # -- the pass
+
+    def scan(self, *kinds: FileKind) -> Iterator[Line]:
+        """Read all files of these kinds, note what is in them, and yield the lines that count."""
+        for kind in kinds:
+            known = self._known.setdefault(_room(kind), {})
+            for file in self.run.files_of(kind):
+                for line in lines_in(file):
+                    self._last_lines[file.path] = line.number
+                    if self._note(line, known):
+                        yield line
+            self._scanned.add(kind)
+
+    def _scan_once(self, *kinds: FileKind) -> None:
+        with self._lock:
+            for _ in self.scan(*(kind for kind in kinds if kind not in self._scanned)):
+                pass
+
+    def _note(self, line: Line, known: dict[Any, _Known]) -> bool:
+        """Note a line; whether it counts. `known` are the lines that count so far. Called for each line of a run."""
+        record, file = line.record, line.file
+        if record is None:
+            self._wrong[file.kind].add("damaged_line", self.place(file, line.number), f"{line.fault}; skipped")
+            return False
+        name = _name(record)
+        first = known.get(name)
+        if first is not None and (first.file, first.number) != (file, line.number):
+            self._left_out.setdefault(file.path, set()).add(line.number)
+            self._note_double(line, name, first)
+            return False
+        text = sys.intern(record.text) if isinstance(record, LedgerRecord) else ""  # one of four words, not one a line
+        known[name] = _Known(file, line.number, line.offset, text)
+        if isinstance(record, GroupFacts) and file.kind in self._counted_kinds:
+            self._note_attempt(record)
+        return True
+
+    def _note_double(self, line: Line, name: Any, first: _Known) -> None:
+        try:
+            is_same = self._opened.read(first.file, first.offset).rstrip() == line.raw.rstrip()
+        except READ_ERRORS:  # the file has just gone away
+            is_same = True
+        where = self.place(first.file, first.number)
+        what = f"group {name}" if isinstance(name, str) else "this record"
+        text = f"{what} again, first in {where}"
+        kind = "duplicate" if is_same else "differs"
+        place = self.place(line.file, line.number)
+        self._wrong[line.file.kind].add(kind, place, text if is_same else f"{text}, which differs")
+
+    def _note_attempt(self, group: GroupFacts) -> None:
+        """Note what `is_replaced` and the number of lines depend on."""
+        unit, attempt = _unit(group), group.attempt
+        self._lines_of_attempt[attempt] += 1
+        if attempt > self._last_attempts.get(unit, 0):
+            self._last_attempts[unit] = attempt
+        if group.step is not None and group.phase is Phase.TRAIN:
+            first = self._first_steps.get(attempt)
+            if first is None or group.step < first:
+                self._first_steps[attempt] = group.step
+
+    def place(self, file: DumpFile, number: int = 0) -> Place:
+        """A place by the file's name, or by its path if the run has several files of that name."""
+        is_unique = self._names[file.path.name] == 1
+        return Place(file.path.name if is_unique else str(file.path), number)
+
+    # -- what counts
+
+    def lines(self, *kinds: FileKind, all_attempts: bool) -> Iterator[Line]:
+        """The lines of files of these kinds that count, each of which is a record.
+
+        Args:
+            all_attempts: also those that a later attempt replaced.
+        """
+        self._scan_once(*kinds)
+        if not all_attempts:
+            self._scan_once(*self._counted_kinds)
+        check_attempts = not all_attempts and len(self._lines_of_attempt) > 1
+        for kind in kinds:
+            for file in self.run.files_of(kind):
+                left_out = self._left_out.get(file.path, ())
+                last = self._last_lines.get(file.path, 0)
+                for line in lines_in(file) if last else ():
+                    if line.number > last:
+                        break
+                    if line.record is None or line.number in left_out:
+                        continue
+                    if not (check_attempts and self._is_replaced(line.record)):
+                        yield line
+
+    def _is_replaced(self, record: Any) -> bool:
+        """Whether a record does not count, because a later attempt replaced it.
+
+        In training a later attempt replaces all steps from the first one that it trained again, even if it did not get
+        as far. Where there are no steps, as in evaluations of a model, it replaces the questions that it asked again.
+        """
+        step, attempt = record.step, record.attempt
+        if step is not None:
+            for later, start in self._first_steps.items():
+                if later > attempt and step >= start:
+                    return True
+        return bool(attempt < self._last_attempts.get(_unit(record), attempt))
+
+    def only_texts(self) -> list[str]:
+        """The ids of the groups whose text is there, and that are not in the ledger; none without a ledger."""
+        self._scan_once(*TEXT_KINDS, *self._counted_kinds)
+        ledger = self._known.get(FileKind.LEDGER, {})
+        return [name for name in self._known.get(_TEXTS, {}) if self.run.has_ledger and name not in ledger]
+
+    def text(self, group_id: str) -> GroupRecord | None:
+        """The group with its text, or None if there is none or the file has changed."""
+        self._scan_once(*TEXT_KINDS)
+        known = self._known.get(_TEXTS, {}).get(group_id)
+        if known is None:
+            return None
+        try:
+            group = from_line(GroupRecord, self._opened.read(known.file, known.offset))
+        except (*READ_ERRORS, BadLineError):
+            return None
+        return group if group.group_id == group_id else None
+
+    # -- what is missing, damaged or double
+
+    def findings(self, *, texts: bool) -> Findings:
+        """What is missing, damaged or double: in the ledger, or in what replaces it; with `texts`, in all files."""
+        kinds = tuple(FileKind) if texts else self._counted_kinds
+        self._scan_once(*kinds)
+        result = Findings()
+        self._add_end(result)
+        result.extend(self.wrong_lines(*kinds))
+        if texts and self.run.has_ledger and self.state is not State.RUNNING:
+            self._compare_texts(result)
+        return result
+
+    def wrong_lines(self, *kinds: FileKind) -> Findings:
+        """The damaged lines in files of these kinds, which have been read, and those that are there more than once."""
+        result = Findings()
+        for kind in kinds:
+            result.extend(self._wrong[kind])
+        return result
+
+    @property
+    def is_complete(self) -> bool | None:
+        """Whether every ledger line that the run wrote is there; None if nothing is known to be missing, but no
+        manifest says how many lines there were.
+        """
+        found = self.findings(texts=False)
+        if not _NOT_COMPLETE.isdisjoint(found.counts):
+            return False
+        noted = self._noted_lines()
+        attempts = range(1, max([*noted, *self._lines_of_attempt], default=1) + 1)
+        if self.state is State.ENDED and all(attempt in noted for attempt in attempts):
+            return True
+        return False if found.counts["damaged_line"] else None
+
+    def _noted_lines(self) -> dict[int, int]:
+        """How many ledger lines each attempt wrote, where the manifest says so."""
+        noted = {}
+        for entry in attempts_of(self.run.manifest):
+            attempt, count = entry.get("attempt"), entry.get("ledger_lines")
+            if isinstance(attempt, int) and isinstance(count, int):
+                noted[attempt] = count
+        return noted
+
+    def _add_end(self, result: Findings) -> None:
+        """What the ledger lacks, and how the run ended."""
+        run_id = self.run.run_id
+        place = Place(f"run {run_id}")
+        if not self.run.has_ledger:
+            result.add("no_ledger", place, "no ledger found: groups whose text was not kept are missing in statistics")
+        missing = missing_groups(self.run.manifest)
+        if missing:
+            text = f"{counted(missing, 'group')} could not be written, as the manifest says"
+            result.add("groups_missing", place, text)
+        if self.state is State.RUNNING:
+            result.add("running", place, "is being written now")
+            return
+        if self.state is State.KILLED:
+            result.add("no_regular_end", place, "has no regular end: it was killed")
+        for attempt, count in self._noted_lines().items() if self.run.has_ledger else ():
+            lacking = count - self._lines_of_attempt[attempt]
+            if lacking > 0:
+                text = f"{lacking:,} of {counted(count, 'ledger line')} of attempt {attempt} are missing"
+                result.add("lines_missing", place, text)
+
+    def _compare_texts(self, result: Findings) -> None:
+        """Groups whose text the ledger names and that are not there, and the other way round."""
+        ledger = self._known.get(FileKind.LEDGER, {})
+        texts = self._known.get(_TEXTS, {})
+        for name, known in ledger.items():
+            if known.text and name not in texts:
+                text = f"the text of group {name} is in no {known.text} file"
+                result.add("no_text", self.place(known.file, known.number), text)
+        for name, known in texts.items():
+            if name not in ledger:
+                place = self.place(known.file, known.number)
+                result.add("no_ledger_line", place, f"group {name} is not in the ledger")
+
+
+class _Opened:
+    """Reads lines at places, in one file after the other: quickly if they come in the order of the files."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # the browser searches in one thread and shows in another
+        self._path = Path()
+        self._file: io.BufferedIOBase = io.BytesIO()
+
+    def read(self, file: DumpFile, offset: int) -> bytes:
+        with self._lock:
+            if file.path != self._path:
+                self._file.close()
+                self._file, self._path = open_lines(file.path), file.path
+            if self._file.tell() != offset:
+                self._file.seek(offset)
+            return self._file.readline(MAX_LINE)
+
+
+_TEXTS = "texts"
+
+
+def _room(kind: FileKind) -> str:
+    """Within what a name counts once: a group has one text, whichever kind of file has it."""
+    return _TEXTS if kind.holds_text else kind.value
+
+
+def _name(record: Record) -> Any:
+    """What tells a record from all others of its kind in a run."""
+    if isinstance(record, GroupFacts):
+        return record.group_id
+    if isinstance(record, TrainedRecord):
+        return record.attempt, record.step, record.group_id
+    return getattr(record, "attempt", 1), getattr(record, "step", 0)
+
+
+def _unit(record: Any) -> tuple[str, int | None, int]:
+    """What is tried again as a whole: a step of a phase; where there are no steps, a question, which is a call."""
+    phase, call = getattr(record, "phase", Phase.TRAIN), getattr(record, "call", 0)
+    return phase, record.step, call if record.step is None else 0
+
+
+def findings_of(contents: Iterable[Contents], *, texts: bool) -> Findings:
+    """The findings of several runs."""
+    result = Findings()
+    for each in contents:
+        result.extend(each.findings(texts=texts))
+    return result

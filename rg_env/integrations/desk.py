@@ -1,0 +1,165 @@
+"""What the requests of every dialect share: the scorers and their queue, the items that requests name, and refusals.
+
+Invariant: a place in the queue is given back when its answer is scored, or its client has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from rg_env.dataset import item_of_id
+from rg_env.errors import ConfigError
+from rg_env.runner.caller_guarded import Guarded
+from rg_env.scoring import AnswerScore, Scorer, Violation
+from rg_env.tasks import Item, TaskMix, decode_entry
+from rg_env.tasks.question_file import SCORER_KEY
+from rg_env.tasks.registry import check_name, check_options
+
+_LONGEST_ID, _MOST_MADE = 200, 4096
+_AT_ONCE_PER_WORKER = 4
+"""Answers of one request that wait in the scorers' queue, for each worker: no worker idles, and other requests get
+their turn between them."""
+_NO_ITEM = "name the item: an entry of Reasoning Gym, or an id such as chain_sum-train-42-0"
+
+
+class RefusedError(Exception):
+    """A request that gets no score: the HTTP status, and why."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class RequestedItem:
+    """The entry that a request is about, and the options of its task."""
+
+    entry: Mapping[str, Any]
+    config: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class ScoredText:
+    """A response or an answer with its score; the answer is None where the response has none."""
+
+    scored: AnswerScore
+    answer: str | None
+    violation: Violation | None = None
+
+
+@dataclass
+class Desk:
+    """Hands answers to the scorers, and counts.
+
+    Attributes:
+        function: what is served in place of Reasoning Gym's scorers, if anything.
+        token: what clients send as `Authorization: Bearer TOKEN`; empty: everybody may ask.
+        host: the address that the server was told to listen on.
+        most_waiting: answers that may be scored, or wait for it, at the same time; a request has at most half as many.
+        most_bytes: of a request.
+        tasks: the task mix with the files of questions that ids may name.
+        scored: answers by status.
+        made: items by their ids.
+    """
+
+    scorer: Scorer
+    function: Guarded | None = None
+    token: str = ""
+    most_waiting: int = 4096
+    host: str = "127.0.0.1"
+    most_bytes: int = 16 << 20
+    tasks: TaskMix | None = None
+    waiting: int = 0
+    scored: Counter[str] = field(default_factory=Counter)
+    made: dict[str, RequestedItem] = field(default_factory=dict)
+
+    async def run[T](self, calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+        """The results of calls that score an answer each.
+
+        Raises:
+            RefusedError: the request has too many answers, or the queue has no room for all of them now.
+        """
+        most = max(1, self.most_waiting // 2)
+        if len(calls) > most:
+            raise RefusedError(413, f"a request has at most {most:,} answers; send several requests")
+        if self.waiting + len(calls) > self.most_waiting:
+            raise RefusedError(503, f"more than {self.most_waiting:,} answers would be waiting; try again")
+        places = asyncio.Semaphore(_AT_ONCE_PER_WORKER * self.scorer.workers)
+
+        async def run_in_turn(call: Callable[[], Awaitable[T]]) -> T:
+            async with places:
+                return await call()
+
+        self.waiting += len(calls)
+        try:
+            return await asyncio.gather(*map(run_in_turn, calls))
+        finally:
+            self.waiting -= len(calls)
+
+    async def score_responses(self, pairs: Sequence[tuple[RequestedItem, str]], **how: Any) -> list[ScoredText]:
+        """The scores of responses; `how` as in `Scorer.score_response`."""
+        score = self.scorer.score_response_async
+        verdicts = await self.run([partial(score, item.entry, text, item.config, **how) for item, text in pairs])
+        self.scored.update(verdict.scored.status.value for verdict in verdicts)
+        return [ScoredText(verdict.scored, verdict.parsed.answer, verdict.parsed.violation) for verdict in verdicts]
+
+    async def score_answers(self, item: RequestedItem, answers: Sequence[str]) -> list[ScoredText]:
+        """The scores of bare answers to one item."""
+        score = self.scorer.score_answer_async
+        scores = await self.run([partial(score, item.entry, answer, item.config) for answer in answers])
+        self.scored.update(scored.status.value for scored in scores)
+        return [ScoredText(scored, answer) for scored, answer in zip(scores, answers, strict=True)]
+
+
+async def find_item(desk: Desk, item: object, task: str | None = None, options: object = None) -> RequestedItem:
+    """The item of a request: an entry, `extra_info` of one of our rows, the JSON of either, or the id of an item.
+
+    Raises:
+        RefusedError: it is none of these, or its task is unknown.
+    """
+    try:
+        if isinstance(item, str) and len(item) < _LONGEST_ID:
+            made = await _item_of_id(desk, item)
+            if made is not None:
+                return made
+        entry = item
+        if isinstance(item, str) and item.lstrip().startswith("{"):
+            entry = decode_entry(item)
+        if not isinstance(entry, Mapping):
+            raise RefusedError(422, _NO_ITEM)
+        if "entry" in entry:
+            row = Item.from_extra_info(entry)
+            return RequestedItem(row.entry, row.config)
+        return _item_of_entry(entry, task, options)
+    except (ConfigError, ValueError) as error:
+        raise RefusedError(422, str(error)) from None
+
+
+async def _item_of_id(desk: Desk, item_id: str) -> RequestedItem | None:
+    if item_id in desk.made:
+        return desk.made[item_id]
+    item = await asyncio.to_thread(item_of_id, item_id, desk.tasks)  # some tasks take seconds to make an item
+    if item is None:
+        return None
+    if len(desk.made) > _MOST_MADE:
+        desk.made.clear()
+    return desk.made.setdefault(item_id, RequestedItem(item.entry, item.config))
+
+
+def _item_of_entry(entry: Mapping[str, Any], task: str | None, options: object) -> RequestedItem:
+    metadata = entry.get("metadata")
+    if not isinstance(metadata, Mapping):
+        metadata = {}
+    name = task or metadata.get("source_dataset")
+    if not isinstance(name, str):
+        raise RefusedError(422, "the entry names no task: send `task`, or keep its metadata.source_dataset")
+    if SCORER_KEY in metadata:  # a question of a file, which the scorer checks
+        return RequestedItem(entry)
+    check_name(name)
+    checked = check_options(name, options) if isinstance(options, Mapping) else None
+    return RequestedItem({**entry, "metadata": {**metadata, "source_dataset": name}}, checked)

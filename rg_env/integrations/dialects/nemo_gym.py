@@ -1,0 +1,82 @@
+r"""NeMo Gym's resources server: rows of its Reasoning Gym data, verified.
+
+An answer block counts, as in the lenient format. Without one, it is NeMo Gym's rule (0.7.0,
+`resources_servers/reasoning_gym/app.py`): the first `\boxed{…}`, up to its first closing brace, or else the whole text.
+The sample is masked where the score says nothing about the answer (`AnswerScore.excused`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter
+
+from rg_env.choices import ResponseFormat
+from rg_env.integrations.desk import Desk, RefusedError, find_item
+from rg_env.integrations.reply import Reply
+from rg_env.scoring import Status, Violation
+
+_BOXED = re.compile(r"\\boxed\{([^}]+)\}")
+
+
+def routes(desk: Desk) -> APIRouter:
+    """POST /verify, /seed_session and /close_session, GET /reverify_mode."""
+    router = APIRouter()
+
+    @router.post("/verify", response_model=None)
+    async def verify_row(body: dict[str, Any]) -> Reply:
+        """The row with its reward."""
+        return Reply(await verify(desk, body))
+
+    @router.post("/seed_session", response_model=None)
+    @router.post("/close_session", response_model=None)
+    async def session(body: dict[str, Any]) -> Reply:
+        return Reply({name: body[name] for name in ("resources_session_id",) if name in body})
+
+    @router.get("/reverify_mode", response_model=None)
+    async def reverify_mode() -> Reply:
+        return Reply("stateless")
+
+    return router
+
+
+async def verify(desk: Desk, body: dict[str, Any]) -> dict[str, Any]:
+    """A row of NeMo Gym's data with a response of OpenAI's Responses API → the same, with the reward."""
+    if not isinstance(body.get("response"), dict) or not isinstance(body.get("metadata"), dict):
+        raise RefusedError(422, "a row needs `question`, `answer`, `metadata` and `response`, as in NeMo Gym's data")
+    item = await find_item(desk, {name: body.get(name) for name in ("question", "answer", "metadata")})
+    text = _text_of(body["response"])
+    (result,) = await desk.score_responses([(item, text)], format=ResponseFormat.LENIENT)
+    if result.violation is Violation.NO_ANSWER and text.strip():
+        (result,) = await desk.score_answers(item, [_answer_without_block(text)])
+    scored = result.scored
+    failed = scored.status not in (Status.OK, Status.REJECTED)
+    return {
+        **body,
+        "reward": scored.score,
+        "score": scored.score,
+        "task_name": item.entry["metadata"]["source_dataset"],
+        "extracted_answer": result.answer,
+        "mask_sample": scored.excused,
+        "failure_kind": "verifier_error" if failed else None,
+        "failure_reason": f"{scored.status}: {scored.detail}" if failed else None,
+    }
+
+
+def _answer_without_block(text: str) -> str:
+    boxed = _BOXED.search(text)
+    return (boxed[1] if boxed else text).strip()
+
+
+def _text_of(response: Mapping[str, Any]) -> str:
+    """The assistant's messages in one text, without its reasoning and its calls of tools."""
+    output = response.get("output")
+    texts: list[Any] = []
+    for message in output if isinstance(output, list) else []:
+        if isinstance(message, Mapping) and message.get("type", "message") == "message":
+            content = message.get("content")
+            parts = content if isinstance(content, list) else [{"text": content}]
+            texts += [part.get("text") for part in parts if isinstance(part, Mapping)]
+    return "".join(text for text in texts if isinstance(text, str))

@@ -1,0 +1,224 @@
+"""`guarded`: any Python function, in processes that can be killed.
+
+Invariants:
+- Whatever the function does with its arguments (hang, crash, raise, exit), the caller gets a value or a status with its
+  reason, and never a 0 that the function did not return.
+- Every call runs in a process that has seen no other call, so that no argument changes a later value, even if the
+  function evaluates it. Not with `fresh=False`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import math
+import pickle
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from .caller_pool import ScorerPool, wait, wait_async
+from .child_process import Reply, number_of
+from .failures import LONGEST_REASON, ConfigError, Failure, JobFailedError, ProtocolError, describe, reason_of
+from .machine import usable_cores
+
+Value = float | dict[str, float]
+Example = tuple[tuple[Any, ...], Any]
+"""Arguments of a call, and the value that it must have."""
+_LONGEST_REPLY = 8000
+_MEMORY_MB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedScore:
+    """What became of one call.
+
+    Attributes:
+        value: the finite number, or the flat dict of finite numbers, that the function returned; None if it did not.
+        status: `ok` if there is a value, else a `Failure`.
+        detail: one line for people; empty if `status` is `ok`.
+        excused: a timeout because the machine had no core for the process.
+    """
+
+    value: Value | None
+    status: str = "ok"
+    detail: str = ""
+    excused: bool = False
+
+
+class Guarded(AbstractContextManager["Guarded"]):
+    """A function in processes of its own, which start with the first call. Made by `guarded`. Thread-safe."""
+
+    def __init__(self, path: str, pool: Callable[[bytes], ScorerPool]) -> None:
+        self._target = pickle.dumps((__name__, "make_answerer", path))
+        self._pool = pool(self._target)
+
+    def score(self, *args: Any) -> GuardedScore:
+        """Call the function with these arguments, which must be picklable.
+
+        Raises:
+            ScorerPoolError: the processes cannot be started, or were closed.
+        """
+        # Pickled here: `__reduce__` of an argument is the caller's code, which must not run in the private thread.
+        return wait(self._score(pickle.dumps(args)))
+
+    async def ascore(self, *args: Any) -> GuardedScore:
+        """As `score`; the running event loop does other things meanwhile."""
+        return await wait_async(self._score(pickle.dumps(args)))
+
+    async def _score(self, arguments: bytes) -> GuardedScore:
+        try:
+            result = await self._pool.run(self._target, arguments, _check)
+        except JobFailedError as failed:
+            return GuardedScore(None, failed.failure, str(failed), failed.excused)
+        return GuardedScore(None, Failure.ERROR, result) if isinstance(result, str) else GuardedScore(result)
+
+    def close(self) -> None:
+        """End the processes. May be called more than once; later calls of `score` raise ScorerPoolError."""
+        self._pool.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def guarded(
+    scorer: str | Callable[..., Any],
+    *,
+    timeout: float = 5.0,
+    workers: int | str = "auto",
+    sandbox: bool = True,
+    fresh: bool = True,
+    examples: Sequence[Example] = (),
+) -> Guarded:
+    """Put a scorer into processes that can be killed.
+
+    Each call runs in a process of its own, a fork of one that has imported the function and called it with the
+    examples, but never with an argument of `score`. So random generators begin every call in the same state.
+
+    Args:
+        scorer: `module:function`, or a function at the top of a module. It returns a number or a flat dict of numbers.
+        timeout: CPU seconds per call, above 0; in wall time at most four times that. Without the sandbox only the
+            latter counts, because threads and children do not show in the process.
+        workers: calls at the same time, at least 1, or `auto` (half of the cores).
+        sandbox: without it, the function may use files, the network, threads and any amount of memory.
+        fresh: False: a process serves many calls, which is faster. Only for functions that evaluate nothing of their
+            arguments and keep nothing of them: such an argument could change all later values.
+        examples: pairs of arguments (a tuple) and the value for them. They warm the function up (caches, late imports)
+            before the forks.
+
+    Raises:
+        ConfigError: there is no such function, or other processes could not import it.
+
+    The first call raises ScorerPoolError if an example has another value, or if threads run after the examples.
+
+    >>> with guarded("math:factorial", timeout=1.0, examples=[((4,), 24)]) as factorial:
+    ...     factorial.score(5).value, str(factorial.score(10**9).status), factorial.score(-1).detail
+    (120.0, 'timeout', 'ValueError: factorial() not defined for negative values')
+    """
+    _need(_is_number(timeout) and timeout > 0, "timeout", timeout, "must be a number above 0")
+    _need(workers == "auto" or _is_whole(workers), "workers", workers, "must be auto or a whole number of at least 1")
+    path = _path_of(scorer)
+    right = "examples must be pairs of arguments and value, such as [((5,), 120.0)]"
+    pairs = [_as_example(example) for example in examples]
+    _need(all(pairs), "examples", examples, right)
+    _need(fresh or not pairs, "examples", examples, "need fresh=True")
+    modules = [__name__, path.partition(":")[0]]
+
+    def make_pool(target: bytes) -> ScorerPool:
+        size = workers_for(workers, usable_cores())
+        memory_mb = _MEMORY_MB if sandbox else 0
+        prepared = pickle.dumps((target, pairs)) if fresh else b""
+        return ScorerPool(size, timeout, lambda: modules, memory_mb, fresh=fresh, prepared=prepared)
+
+    return Guarded(path, make_pool)
+
+
+def _path_of(scorer: str | Callable[..., Any]) -> str:
+    """`module:function` of a function that other processes can import. Raises ConfigError."""
+    path = scorer if isinstance(scorer, str) else f"{scorer.__module__}:{getattr(scorer, '__qualname__', '')}"
+    right = "must be a function at the top of a module that other processes can import, as module:function"
+    _need("<" not in path and not path.startswith("__main__:"), "guarded", path, right)
+    try:
+        function = _find(path)
+    except (Exception, SystemExit) as error:  # a script ends the program when it is imported
+        raise ConfigError(f"guarded={path!r}: {right} ({describe(error)})") from error
+    _need(callable(function) and not inspect.iscoroutinefunction(function), "guarded", path, right)
+    _need(function is scorer or scorer == path, "guarded", path, "is the name of another function than the given one")
+    return path
+
+
+def _as_example(example: object) -> Example | None:
+    """The pair with a value as replies have it; None if it is no pair, or the value is no number."""
+    if not isinstance(example, (tuple, list)) or len(example) != 2:
+        return None
+    arguments, value = example
+    if not isinstance(arguments, (tuple, list)):
+        return None
+    number = _plain(value)
+    return None if isinstance(number, str) else (tuple(arguments), number)
+
+
+def workers_for(setting: int | str, cores: int) -> int:
+    """The number of workers that `workers` means.
+
+    `auto` is half of the cores, because training, engines and the process that asks need the others, within two bounds:
+    two, so that a slow answer does not stop all others; and 16, beyond which workers idle. Workers are started when
+    they are needed, so a large number costs nothing by itself.
+
+    >>> [workers_for("auto", cores) for cores in (1, 2, 8, 16, 200)], workers_for(3, 8)
+    ([2, 2, 4, 8, 16], 3)
+    """
+    return setting if isinstance(setting, int) else min(16, max(2, cores // 2))
+
+
+def _need(ok: object, name: str, value: object, right: str) -> None:
+    """Raise the ConfigError of a wrong argument unless `ok`."""
+    if not ok:
+        raise ConfigError(f"{name}={value!r}: {right}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def make_answerer(path: str) -> Callable[[bytes], Reply]:
+    """What a worker does for this function."""
+    function = _find(path)
+
+    def answer(arguments: bytes) -> Reply:
+        try:
+            return _plain(function(*pickle.loads(arguments)))
+        except BaseException as error:
+            return describe(error, LONGEST_REASON)
+
+    return answer
+
+
+def _find(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _plain(value: Any) -> Reply:
+    """A value as JSON has it, or the reason why it is none."""
+    values = value if isinstance(value, dict) else {"": value}
+    numbers = {key: number for key, each in values.items() if (number := number_of(each)) is not None}
+    are_named = len(numbers) == len(values) and all(isinstance(key, str) for key in numbers)
+    if are_named and len(json.dumps(numbers)) < _LONGEST_REPLY:
+        return numbers if isinstance(value, dict) else numbers[""]
+    return f"the scorer returned {value!r:.60}, which is no finite number and no small dict of finite numbers"
+
+
+def _check(reply: object) -> Value | str:
+    if isinstance(reply, str):
+        return reason_of(reply)
+    values = reply.values() if isinstance(reply, dict) else [reply]
+    if not all(isinstance(value, float) and math.isfinite(value) for value in values):
+        raise ProtocolError("neither numbers nor a reason")
+    return reply  # type: ignore[return-value]

@@ -1,0 +1,372 @@
+"""The caller's side: gives jobs to worker processes, for any number of threads and event loops.
+
+One job, from the caller to its result, and who may end where:
+
+    caller's thread          private thread              server process          worker
+    ---------------          --------------              --------------          ------
+    wait(pool.run(…))  ───►  waits for a place
+      may give up at         takes an idle worker, or
+      any time               asks for one        ─────►  fork             ───►   enters the sandbox
+                                                 ◄────────────────────────────   says its pid
+                             sends target and
+                             arguments           ─────────────────────────────►  calls the function
+                             waits: CPU time,                                    may hang, die, lie,
+                             wall time                                           or run an answer
+                             checks the reply    ◄─────────────────────────────  one line of JSON
+                             a worker that is not
+                             used again          ─────►  kill, reap later ───►   ended
+                             frees the place
+    result             ◄───  delivers
+
+In a fresh pool the worker of the next job is forked while this one runs.
+
+The caller may be interrupted or end at any point: its job is cancelled, its worker killed. A worker that ends, or says
+anything else than a reply, is killed, and the job tried once more. A server that ends or is stopped is started again.
+All of them end when the caller's process ends.
+
+The state of all pools belongs to one private thread with one event loop. Callers hand a coroutine over to it (`wait`,
+`wait_async`), so nothing here needs a lock, and nobody can stop it by blocking, giving up, or closing a loop. Signal
+handlers run in the main thread only, so that none can interrupt what runs here.
+
+Invariants:
+- At most `size` workers have a job, each one. A worker is used again only after a complete, well-formed reply, and
+  killed otherwise, because a late reply could be taken for that to a later job. In a fresh pool, none is used again;
+  at most as many as jobs are running wait forked.
+- The limits of a job start when a worker that is ready for its target gets the job. Waiting for a worker, or for one to
+  become ready, never counts.
+- No answer scores 0 because the machine was busy: one whose worker got less CPU time than its limit is excused.
+- The death of a worker costs no score: the job is tried once more, on a new worker. It is CRASHED if that dies, too.
+- Only what no later attempt can mend fails every call from then on: a module that cannot be imported, an example with
+  another value. All else fails the calls of that moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from queue import SimpleQueue
+from typing import Any
+
+from .caller_worker import START_SECONDS, ForkServer, Limit, Worker
+from .failures import Failure, JobFailedError, ProtocolError, ScorerPoolError, describe, reason_of
+from .server_process import CANNOT_SERVE
+
+logger = logging.getLogger(__package__)
+
+_TRIES = 2
+_WALL_FACTOR = 4.0
+"""Wall time that an answer may take, in multiples of its CPU time."""
+_PREPARE_SECONDS = 30.0
+_PAUSES = (0.05, 0.5, 1.0, 2.0, 4.0)
+"""Seconds after each failed start of a worker. An OOM killer may end several servers within a second."""
+_JOBS_PER_WORKER = 10_000
+"""After so many jobs a worker is replaced, which bounds memory leaks and the number of targets it holds."""
+_CLOSED = "the scorer pool is closed"
+
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+"""The private loop, by process: a forked child has a loop of its own, and must never close its parent's."""
+
+
+def wait[T](coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine in the private loop; the calling thread waits, even if it runs an event loop.
+
+    Raises:
+        ScorerPoolError: the private thread cannot start, or the program is ending.
+    """
+    finished: SimpleQueue[asyncio.Task[T]] = SimpleQueue()
+    job = _hand_over(coroutine, finished.put)
+    try:
+        return finished.get().result()
+    except BaseException:  # also whatever a signal handler raised
+        job.give_up()
+        raise
+
+
+async def wait_async[T](coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine in the private loop; the running event loop does other things meanwhile."""
+    loop = asyncio.get_running_loop()
+    finished: asyncio.Future[asyncio.Task[T]] = loop.create_future()
+
+    def deliver(task: asyncio.Task[T]) -> None:
+        with suppress(RuntimeError):  # the loop was closed, so nobody waits there any more
+            loop.call_soon_threadsafe(_settle, finished, task)
+
+    job = _hand_over(coroutine, deliver)
+    try:
+        return (await finished).result()
+    except BaseException:
+        job.give_up()
+        raise
+
+
+def _settle[T](finished: asyncio.Future[T], result: T) -> None:
+    if not finished.done():
+        finished.set_result(result)
+
+
+class _Job[T]:
+    """A coroutine on its way through the private loop; `start` and `_cancel` run there, in this order."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coroutine: Coroutine[Any, Any, T],
+        deliver: Callable[[asyncio.Task[T]], object],
+    ) -> None:
+        self._loop, self._coroutine, self._deliver = loop, coroutine, deliver
+        self._task: asyncio.Task[T] | None = None
+
+    def start(self) -> None:
+        self._task = self._loop.create_task(self._coroutine)
+        self._task.add_done_callback(self._deliver)
+
+    def give_up(self) -> None:
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _hand_over[T](coroutine: Coroutine[Any, Any, T], deliver: Callable[[asyncio.Task[T]], object]) -> _Job[T]:
+    """Run a coroutine in the private loop, and call `deliver` there at its end."""
+    try:
+        if sys.is_finalizing():  # the private thread does not run any more: a wait would have no end
+            raise ScorerPoolError("the program is ending: nothing can be scored any more")
+        loop = _private_loop()
+    except BaseException:
+        coroutine.close()
+        raise
+    job = _Job(loop, coroutine, deliver)
+    # An exception of a signal handler may come in here: then the loop has the job, which runs for nobody, or has not.
+    loop.call_soon_threadsafe(job.start)
+    return job
+
+
+def _private_loop() -> asyncio.AbstractEventLoop:
+    """The loop of this process's private thread, which starts with the first call. Raises ScorerPoolError."""
+    loop = _loops.get(os.getpid())
+    return loop if loop is not None else _start_private_loop()
+
+
+def _start_private_loop() -> asyncio.AbstractEventLoop:
+    loop = None
+    try:
+        loop = asyncio.SelectorEventLoop()
+        threading.Thread(target=loop.run_forever, name="rg_env runner", daemon=True).start()
+    except (OSError, RuntimeError, MemoryError) as error:  # no descriptors, no threads, or the interpreter is ending
+        if loop is not None:
+            loop.close()
+        raise ScorerPoolError(f"the thread of the scorer processes cannot be started: {describe(error)}") from error
+    # It runs, so it may be known. If another thread was faster, that one's loop is used.
+    published = _loops.setdefault(os.getpid(), loop)
+    if published is not loop:
+        loop.call_soon_threadsafe(loop.stop)
+    return published
+
+
+class ScorerPool:
+    """At most `size` workers with a job, and the server that they come from; all of them start when they are needed.
+
+    Args:
+        size: number of jobs that run at the same time, at least 1; or a semaphore that several pools share.
+        timeout: CPU seconds per job; at most four times that in wall time. Without a sandbox only wall time counts.
+        modules: names what the workers have imported, when a server starts.
+        memory_mb: how far a worker may grow beyond its imports, in MiB of address space; 0: without a sandbox.
+        fresh: each job gets a worker that has had none.
+        prepared: a pickle of (target, examples) that the server makes ready before it forks; empty: of none.
+    """
+
+    def __init__(
+        self,
+        size: int | asyncio.Semaphore,
+        timeout: float,
+        modules: Callable[[], list[str]],
+        memory_mb: int = 1024,
+        fresh: bool = False,
+        prepared: bytes = b"",
+    ) -> None:
+        # Outside of the sandbox there may be threads and children, whose CPU time the process does not show.
+        self._cpu_seconds = timeout if memory_mb else math.inf
+        self._timeout = timeout
+        self._server_limits = (memory_mb << 20, math.ceil(min(timeout, 1e9)))
+        self._modules = modules
+        self._fresh, self._prepared = fresh, prepared
+        self._owner = os.getpid()
+        self._server: ForkServer | None = None
+        self._places = asyncio.Semaphore(size) if isinstance(size, int) else size
+        self._idle: list[Worker] = []
+        self._forking: set[asyncio.Task[None]] = set()
+        self._ending: asyncio.Task[None] | None = None
+        self._failure: str | None = None
+        self.running = 0
+        """How many jobs have a worker, or are about to get one."""
+
+    @property
+    def closed(self) -> bool:
+        return self._failure == _CLOSED
+
+    async def run[T](self, target: bytes, arguments: bytes, check: Callable[[object], T]) -> T:
+        """The result of one job, waiting for a worker as long as it takes. Runs in the private loop.
+
+        Args:
+            target: pickled (module, function, …), as `child_process.serve_requests` takes it.
+            arguments: for what the function makes, pickled; at least one byte.
+            check: makes the result from the reply. Raises ProtocolError for anything that the worker did not send.
+
+        Raises:
+            JobFailedError: the job has no result.
+            ScorerPoolError: no worker can be started, or the pool was closed, or it belongs to another process.
+        """
+        if os.getpid() != self._owner:
+            raise ScorerPoolError("this scorer pool belongs to the process that made it; make one in this process")
+        self._check_usable()
+        async with self._places:
+            self.running += 1
+            try:
+                for attempt in range(_TRIES):
+                    with suppress(EOFError, OSError, ProtocolError):
+                        async with self._borrowed(target, is_new=attempt > 0) as worker:
+                            return check(await self._ask(worker, target, arguments))
+                    self._check_usable()
+            finally:
+                self.running -= 1
+        why = "the scorer process died on this answer, and so did the one that tried again"
+        raise JobFailedError(Failure.CRASHED, why)
+
+    @asynccontextmanager
+    async def _borrowed(self, target: bytes, *, is_new: bool) -> AsyncIterator[Worker]:
+        """A worker for one job. After an exception, which may mean that a reply is still to come, it is killed."""
+        worker = None if is_new else self._idle_worker(target)
+        if worker is None:
+            worker = await self._new_worker()
+        if self._fresh:
+            self._fork_ahead()
+        try:
+            yield worker
+        except BaseException:
+            worker.discard()
+            raise
+        if self._fresh or worker.jobs >= _JOBS_PER_WORKER or self.closed:
+            worker.discard()
+        else:
+            self._idle.append(worker)
+
+    async def _ask(self, worker: Worker, target: bytes, arguments: bytes) -> object:
+        """The reply of one worker, which first makes ready for the target. Raises what `Worker.ask` raises."""
+        if not worker.is_prepared and target not in worker.prepared:
+            await self._make_ready(worker, target)
+        worker.jobs += 1
+        return await worker.ask(target, arguments, Limit(self._cpu_seconds, _WALL_FACTOR * self._timeout))
+
+    async def _make_ready(self, worker: Worker, target: bytes) -> None:
+        try:
+            reply = await worker.ask(target, b"", Limit(math.inf, _PREPARE_SECONDS))
+        except JobFailedError:  # that says nothing about the answer
+            raise JobFailedError(Failure.ERROR, f"it was not ready in {_PREPARE_SECONDS:g} s") from None
+        if reply != 0.0:
+            raise JobFailedError(Failure.ERROR, reason_of(reply))
+        worker.prepared.add(target)
+
+    def _idle_worker(self, target: bytes) -> Worker | None:
+        """One that has prepared the target if there is any."""
+        while self._idle:
+            worker = max(self._idle, key=lambda worker: target in worker.prepared)
+            self._idle.remove(worker)
+            if worker.is_usable():
+                return worker
+            worker.discard()
+        return None
+
+    async def _new_worker(self) -> Worker:
+        """Start a worker, and first a server if there is none. Raises ScorerPoolError, or JobFailedError: not ready."""
+        for pause in _PAUSES:
+            self._check_usable()
+            server = self._server
+            try:
+                if server is None:
+                    server = self._server = ForkServer(*self._server_limits, self._modules(), self._prepared)
+                return await server.fork()
+            except (EOFError, OSError) as error:
+                reason = describe(error)
+                # An EOF means that a fork failed, or that the server is ending, which shows a moment later.
+                await asyncio.sleep(pause)
+                self._check_usable()  # closed meanwhile, with the server's files
+                if server is not None and server is self._server:
+                    reason = self._replace(server, error)
+                if isinstance(error, TimeoutError) and self._prepared and server and not server.has_started:
+                    raise JobFailedError(Failure.ERROR, f"it was not ready in {START_SECONDS:g} s") from None
+        self._check_usable()
+        raise ScorerPoolError(f"the scorer processes do not start; the last error: {reason}")
+
+    def _fork_ahead(self) -> None:
+        """Have the next worker of a fresh pool wait forked, unless enough do."""
+        if len(self._idle) + len(self._forking) < self.running:
+            task = asyncio.create_task(self._add_idle())
+            self._forking.add(task)
+            task.add_done_callback(self._forking.discard)
+
+    async def _add_idle(self) -> None:
+        server = self._server
+        if server is None:
+            return
+        with suppress(EOFError, OSError):  # the next job asks itself, and says what is wrong
+            worker = await server.fork()
+            if self.closed:
+                worker.discard()
+            else:
+                self._idle.append(worker)
+
+    def _replace(self, server: ForkServer, error: Exception) -> str:
+        """Make room for a new server if this one has ended or does not answer. Returns what happened."""
+        code = server.process.poll()
+        if code is None and not isinstance(error, (TimeoutError, BlockingIOError)):
+            return f"a worker ended at its start: {describe(error)}"
+        self._server = None
+        server.kill()
+        reason = _end_of(code, server.last_line())
+        logger.debug("scorer processes: %s; starting new ones", reason)
+        if code == CANNOT_SERVE:
+            self._failure = f"the scorer processes do not start: {reason}"
+        return reason
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise ScorerPoolError(self._failure)
+
+    def close(self) -> None:
+        """End all processes. Running and later calls raise ScorerPoolError. For any thread, and more than once."""
+        if os.getpid() != self._owner:
+            return
+        # Without a private thread nothing has started. At the interpreter's end it does not run any more; the
+        # processes then end by themselves, because this one does.
+        if os.getpid() not in _loops or sys.is_finalizing():
+            self._failure = _CLOSED
+            return
+        wait(self.shut())
+
+    async def shut(self) -> None:
+        """`close`, in the private loop. Who gives up waiting does not stop it."""
+        self._failure = _CLOSED
+        while self._idle:
+            self._idle.pop().discard()
+        if self._server is not None and self._ending is None:
+            self._ending = asyncio.create_task(self._server.close())
+        if self._ending is not None:
+            await asyncio.shield(self._ending)  # ends the workers, so that all who wait for one notice
+
+
+def _end_of(code: int | None, last_line: str) -> str:
+    """How a server ended."""
+    if code is None:
+        return "they did not answer in time"
+    if code == CANNOT_SERVE and last_line:
+        return last_line
+    how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+    return f"they ended by themselves ({how}): {last_line or 'without an error message'}"

@@ -1,0 +1,307 @@
+"""The caller's side: the server process and a worker, as the process that asks sees them.
+
+Invariants:
+- Requests are pickles, because a worker may trust the process that asks. A reply is one line of JSON that is checked
+  value by value and never unpickled, because a worker may have run model output.
+- The processes get nothing from this one but its import paths and a short list of environment variables: no tokens.
+- A worker says nothing unless it is asked. One that does, or that ended, is not used again.
+
+Everything here runs in the private thread (`caller_pool`), where no signal handler can interrupt it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import math
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from socket import MSG_PEEK, SHUT_RDWR, send_fds, socket, socketpair
+from time import clock_gettime, monotonic
+from typing import NamedTuple
+
+from .failures import LONGEST_REASON, Failure, JobFailedError, ProtocolError, one_line
+from .server_process import COMMAND
+
+logger = logging.getLogger(__package__)
+
+START_SECONDS = 120.0
+"""After which a server that imports, or that forks, is given up."""
+_EXIT_SECONDS = 5.0
+_SHORTEST_WAIT = 0.01
+_MAX_REPLY_BYTES = 8192
+_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
+
+class Limit(NamedTuple):
+    """How long a worker may take, in seconds.
+
+    Attributes:
+        cpu: CPU time that its process may use, or time that it may sleep. Infinite where it may have threads and
+            children, whose time its process does not show: then only wall time counts.
+        wall: time that it may take in any case.
+    """
+
+    cpu: float
+    wall: float
+
+
+class ForkServer:
+    """A running server process, which may still be importing its modules.
+
+    Args:
+        memory_bytes: how far a worker may grow, in bytes of address space; 0: without a sandbox.
+        cpu_seconds: CPU time that one answer may take.
+        modules: what to import.
+        prepared: a pickle of (target, examples) that the server makes ready before it forks; empty: of none.
+
+    Attributes:
+        has_started: whether it has forked a worker.
+    """
+
+    def __init__(self, memory_bytes: int, cpu_seconds: int, modules: Sequence[str], prepared: bytes = b"") -> None:
+        self.has_started = False
+        self._numbers = itertools.count()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (unlike a pipe, a file never blocks the writer)
+        self._control, theirs = socketpair()
+        # A server that does not read (it was stopped) must not block this thread: a full socket is an error.
+        self._control.setblocking(False)
+        with theirs, tempfile.TemporaryFile() as stdin:
+            stdin.write(prepared)
+            stdin.seek(0)
+            arguments = map(str, (theirs.fileno(), os.getpid(), memory_bytes, cpu_seconds))
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", f"{__package__}.server_process", *arguments, *modules],
+                stdin=stdin,
+                stdout=subprocess.DEVNULL,
+                stderr=self._stderr,
+                pass_fds=[theirs.fileno()],
+                cwd="/",
+                env=environment(),
+                start_new_session=True,  # the trainer handles Ctrl-C in its terminal
+            )
+
+    async def fork(self) -> Worker:
+        """A new worker. Raises EOFError, OSError: there is none."""
+        number = next(self._numbers)
+        ours, theirs = socketpair()
+        worker = Worker(ours, lambda: self._end_worker(number))
+        try:
+            with theirs:
+                send_fds(self._control, [COMMAND.pack(number)], [theirs.fileno()])
+            await worker.start()
+        except BaseException:
+            worker.discard()
+            raise
+        self.has_started = True
+        return worker
+
+    def _end_worker(self, number: int) -> None:
+        """Have a worker killed and reaped, with everything in its process group."""
+        try:
+            self._control.send(COMMAND.pack(number))
+        except BlockingIOError:
+            # The server reads no commands any more. All its workers end with it, and their jobs are tried once more.
+            self.process.kill()
+        except OSError:  # it has ended
+            pass
+
+    async def close(self) -> None:
+        """End the process and all its workers."""
+        with suppress(OSError):
+            self._control.shutdown(SHUT_RDWR)
+        # One that has never forked may be importing, and would finish that first.
+        end = monotonic() + (_EXIT_SECONDS if self.has_started else 0.0)
+        while self.process.poll() is None and monotonic() < end:
+            await asyncio.sleep(0.005)
+        self.kill()
+        self._control.close()
+        self._stderr.close()
+
+    def kill(self) -> None:
+        """End the process at once; on Linux its workers die with it."""
+        self.process.kill()
+        self.process.wait()
+
+    def last_line(self) -> str:
+        """The last line that the process wrote before it ended; empty if it wrote none."""
+        self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - 4096))
+        lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
+        return one_line(lines[-1], LONGEST_REASON) if lines else ""
+
+
+def environment() -> dict[str, str]:
+    """The environment variables of the processes."""
+    return {name: os.environ[name] for name in _INHERITED if name in os.environ} | {
+        "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),  # noqa: PTH100
+        "PYTHONHASHSEED": "0",  # makes scores that depend on the order of a set reproducible
+        "OMP_NUM_THREADS": "1",  # a process that forks must have no threads, and the cores are for training
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "MPLBACKEND": "agg",
+    }
+
+
+class Worker:
+    """One worker process and the socket to it.
+
+    Args:
+        sock: what the worker says comes from here, from its first message to its end.
+        end_process: has the process killed and reaped. No other process gets its pid before.
+
+    Attributes:
+        pid: 0 until the worker has said it.
+        is_prepared: whether it was forked with its target ready.
+        prepared: the targets that it has made ready itself.
+        jobs: how many it was given.
+    """
+
+    def __init__(self, sock: socket, end_process: Callable[[], None]) -> None:
+        self.pid = 0
+        self.is_prepared = False
+        self.prepared: set[bytes] = set()
+        self.jobs = 0
+        self._sock = sock
+        self._sock.setblocking(False)
+        self._end_process = end_process
+        self._loop = asyncio.get_running_loop()
+
+    def is_usable(self) -> bool:
+        """Whether the worker is there, and silent as it should be: what it says unasked is forged."""
+        try:
+            self._sock.recv(1, MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    def discard(self) -> None:
+        """End the process. May be called more than once."""
+        if self._sock.fileno() != -1:
+            self._sock.close()
+            self._end_process()
+
+    async def start(self) -> None:
+        """Wait until the worker exists. Raises EOFError, OSError: there is none."""
+        end = monotonic() + START_SECONDS
+        while (first := self._read()) is None:
+            if monotonic() >= end:
+                raise TimeoutError(f"no worker within {START_SECONDS:g} s")
+            await self._wait_for_message(end - monotonic())
+        self.pid, missing, self.is_prepared = json.loads(first)
+        _warn_about(tuple(f"{name} ({reason})" for name, reason in missing.items()))
+
+    async def ask(self, target: bytes, arguments: bytes, limit: Limit) -> object:
+        """The reply to a request.
+
+        Raises:
+            JobFailedError: no reply within the limit. It, EOFError, OSError, ProtocolError: discard the worker.
+        """
+        end, before = monotonic() + limit.wall, self._cpu_seconds()
+        await self._send(pickle.dumps((target, arguments)), limit.wall)
+        pause = min(limit.cpu, end - monotonic())
+        while True:
+            # 1. Wait for the reply until it may be too late.
+            await self._wait_for_message(pause)
+            reply = self._read()
+            if reply is not None:
+                return _decode(reply)
+            # 2. Is it? It had at least `limit.cpu` seconds of wall time by now. One that waits for a core is not asleep
+            # but runnable, so a single look tells that it waits for something else, and this time counts.
+            used = self._cpu_seconds() - before
+            left = end - monotonic()
+            is_asleep = limit.cpu < math.inf and self._is_asleep()
+            if is_asleep or used >= limit.cpu or left <= 0:
+                break
+            # 3. No: it needed the time to get a core. Look again as soon as it may be.
+            pause = min(left, max(_SHORTEST_WAIT, limit.cpu - used))
+        reply = self._read()  # it may be asleep because it has replied
+        if reply is not None:
+            return _decode(reply)
+        raise _too_late(limit, used, is_asleep)
+
+    async def _send(self, request: bytes, seconds: float) -> None:
+        sent = 0
+        with suppress(BlockingIOError):
+            sent = self._sock.send(request)
+        if sent < len(request):
+            with suppress(TimeoutError):  # a worker that does not take all of it is too late, too
+                async with asyncio.timeout(seconds):
+                    await self._loop.sock_sendall(self._sock, memoryview(request)[sent:])
+
+    async def _wait_for_message(self, seconds: float) -> None:
+        """Wait until there is something to read, or until the time is over."""
+        over = self._loop.create_future()
+        timer = self._loop.call_later(seconds, _settle, over)
+        self._loop.add_reader(self._sock, _settle, over)
+        try:
+            await over
+        finally:
+            self._loop.remove_reader(self._sock)
+            timer.cancel()
+
+    def _read(self) -> bytes | None:
+        """What the worker said, at most one message; None if it has said nothing. Raises EOFError: it has ended."""
+        try:
+            received = self._sock.recv(_MAX_REPLY_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError:  # it ended before it had read everything
+            received = b""
+        if not received:
+            raise EOFError("the worker has ended")
+        return received
+
+    def _cpu_seconds(self) -> float:
+        """CPU time of the worker so far. Outside Linux it is unknown, and wall time takes its place."""
+        if sys.platform != "linux":
+            return monotonic()
+        clock = ~self.pid << 3 | 2  # the clock of a process, as clock_getcpuclockid(3) makes it
+        return clock_gettime(clock)
+
+    def _is_asleep(self) -> bool:
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+        except OSError:
+            return False
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _decode(reply: bytes) -> object:
+    if not reply.endswith(b"\n"):
+        raise ProtocolError("the reply is not one whole line")
+    try:
+        return json.loads(reply)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"the reply is not JSON: {error}") from None
+
+
+def _too_late(limit: Limit, used: float, is_asleep: bool) -> JobFailedError:
+    """Why there is no reply: excused if the machine had no core for the worker."""
+    if limit.cpu == math.inf:
+        return JobFailedError(Failure.TIMEOUT, f"no score within {limit.wall:g} s")
+    if used < limit.cpu and not is_asleep:
+        why = f"no core was free: the scorer got {used:.2g} s of CPU time"
+        return JobFailedError(Failure.TIMEOUT, why, excused=True)
+    return JobFailedError(Failure.TIMEOUT, f"no score within {limit.cpu:g} s of CPU time")
+
+
+@cache
+def _warn_about(missing: tuple[str, ...]) -> None:
+    """Say once what the sandbox of the workers lacks."""
+    if missing:
+        logger.warning("scorer processes run without %s; docs/security.md explains the risk", ", ".join(missing))

@@ -1,0 +1,43 @@
+"""What the operating system offers: processes that end with their parent, and the number of cores."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(signum: int = signal.SIGKILL) -> None:
+    """Have the kernel send this process a signal when the thread that started it ends. Only Linux can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signum, 0, 0, 0)
+
+
+def usable_cores() -> int:
+    """Number of cores that this process may use, by its affinity and its control groups' CPU quotas; at least 1."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([cores, *(int(quota) for quota in _quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")))]))
+
+
+def _quotas(groups: Path, mount: Path) -> Iterator[float]:
+    """The limits of the control groups of a process and of those above them, in cores. Versions 1 and 2."""
+    with suppress(OSError):
+        for line in groups.read_text().splitlines():
+            _, controllers, group = line.split(":", 2)
+            if controllers and "cpu" not in controllers.split(","):
+                continue
+            folder = mount / ("cpu" if controllers else "") / group.strip("/")
+            for place in (folder, *folder.parents):
+                with suppress(OSError, ValueError):
+                    if controllers:
+                        used, period = ((place / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+                    else:
+                        used, period = (place / "cpu.max").read_text().split()
+                    if float(used) > 0:  # a ValueError is `max`
+                        yield float(used) / float(period)

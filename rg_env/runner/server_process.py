@@ -1,0 +1,208 @@
+"""The server process: `python -m rg_env.runner.server_process FD PARENT MEMORY SECONDS MODULES…` forks the workers.
+
+Invariants:
+- It imports the modules once and never sees model output. A worker that hung or died is replaced within milliseconds by
+  a new fork.
+- A *prepared* server has also set up one target, and called it with its examples, before it forks. It has limited
+  memory and reads no files but Python's (Landlock); what forbids to fork comes in the workers.
+- No process outlives the one that asks: the server ends when that has ended. On Linux the kernel then kills its
+  workers, even if they are stopped.
+- A worker is killed and reaped when the parent says so, even before the worker has said a word, and never otherwise. So
+  no other process gets a pid that the parent knows, and none is left as a zombie.
+
+Not covered: the reply of a worker. Code that runs in a worker can give *its own* answer any score.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import importlib
+import os
+import pickle
+import random
+import signal
+import socket
+import struct
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from .child_process import Answerer, make_ready, send, serve_requests
+from .child_sandbox import Sandbox
+from .failures import describe, one_line
+from .machine import die_with_parent
+
+COMMAND = struct.Struct("!q")
+"""On the control socket: the number of a worker, with a socket to fork it, without one to kill it."""
+CANNOT_SERVE = 3
+"""Exit code: no later attempt can mend it. The last line that the server wrote says why."""
+_CANNOT_SERVE_NOW = 4
+"""Exit code: a later attempt may succeed, because memory, descriptors or processes were used up."""
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
+_LOOKS_FOR_PARENT = 1.0
+
+
+class Server:
+    """What forks workers.
+
+    Args:
+        control: the parent's commands.
+        parent: its pid.
+        limits: bytes by which a worker may grow, and its CPU seconds; 0 bytes: without a sandbox.
+    """
+
+    def __init__(self, control: socket.socket, parent: int, limits: tuple[int, int]) -> None:
+        self._control, self._parent, self._limits = control, parent, limits
+        self._answerers: dict[bytes, Answerer] = {}
+        self._pids: dict[int, int] = {}
+        self._killed: list[int] = []
+        self._random_state = random.getstate()
+        # Opened before any sandbox: these files cannot be opened later.
+        self._sandbox = Sandbox()
+        self._nowhere = os.open(os.devnull, os.O_RDWR)
+        self._tasks = os.open("/proc/self/task", os.O_RDONLY) if sys.platform == "linux" else -1
+
+    def prepare(self, target: bytes, examples: Sequence[tuple[Any, Any]]) -> None:
+        """Make the target ready and try it. Raises ValueError: an example has another value, or threads run."""
+        if self._limits[0]:
+            self._sandbox.enter_before_forks(self._limits[0])
+        try:
+            self._answerers[target] = make_ready(target)
+        except Exception:
+            if examples:
+                raise
+            return  # each worker will try it, and reply why it cannot
+        for arguments, value in examples:
+            reply = self._answerers[target](pickle.dumps(arguments))
+            if reply != value:
+                raise ValueError(f"the example {arguments!r:.60} gives {reply!r:.80}, not {value!r:.60}")
+        self._random_state = random.getstate()
+        if self._count_threads() > 1:
+            raise ValueError(
+                "threads run after it was set up, and a process with threads cannot be forked safely: "
+                "end them, or use fresh=False"
+            )
+
+    def _count_threads(self) -> int:
+        return len(os.listdir(self._tasks)) if self._tasks != -1 else threading.active_count()  # noqa: PTH208
+
+    def serve(self) -> None:
+        """Fork and kill workers on the parent's commands until the parent is gone. Returns in the server only."""
+        # A forked child of the parent may hold its end of the socket, so that the end of the parent does not close it.
+        self._control.settimeout(_LOOKS_FOR_PARENT)
+        try:
+            while os.getppid() == self._parent:
+                self._reap()
+                try:
+                    command, fds, _, _ = socket.recv_fds(self._control, COMMAND.size, 1)
+                except TimeoutError:
+                    continue
+                if not command:
+                    break
+                (number,) = COMMAND.unpack(command)
+                if fds:
+                    self._start(number, fds[0])
+                elif number in self._pids:  # otherwise its fork has failed
+                    self._killed.append(self._pids.pop(number))
+                    _kill(self._killed[-1])
+        except ConnectionError:
+            pass  # the parent is gone
+        finally:
+            for pid in self._pids.values():
+                _kill(pid)
+
+    def _reap(self) -> None:
+        """Reap the workers that have ended since they were killed. Does not wait: the next fork does not, either."""
+        self._killed = [pid for pid in self._killed if os.waitpid(pid, os.WNOHANG)[0] == 0]
+
+    def _start(self, number: int, fd: int) -> None:
+        """Fork a worker, which does not return from here. Without one, the parent sees a closed socket."""
+        with socket.socket(fileno=fd) as connection, suppress(OSError):  # no process or no memory at this moment
+            server = os.getpid()
+            pid = os.fork()
+            if pid:
+                self._pids[number] = pid
+                return
+            try:
+                self._be_worker(connection, server)
+            finally:  # also when the parent has closed the connection
+                os._exit(0)
+
+    def _be_worker(self, connection: socket.socket, server: int) -> None:
+        """What a worker does: its first message is its pid, what its sandbox lacks, and whether it is prepared."""
+        self._control.close()
+        os.setpgid(0, 0)
+        die_with_parent()
+        if os.getppid() != server:  # it died before the line above took effect
+            return
+        for fd in (0, 1, 2):
+            os.dup2(self._nowhere, fd)
+        missing = self._sandbox.enter(*self._limits) if self._limits[0] else {}
+        if self._answerers:
+            random.setstate(self._random_state)  # Python seeds anew after a fork; then equal calls had unequal values
+        send(connection, [os.getpid(), missing, bool(self._answerers)])
+        serve_requests(connection, self._answerers)
+
+
+def _kill(pid: int) -> None:
+    """Kill a worker, and its process group if it has got that far."""
+    for kill in (os.killpg, os.kill):
+        with suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+
+
+def _import(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except SystemExit as error:
+        raise ImportError(f"{name} ends the program when it is imported (sys.exit): is it a script?") from error
+    except Exception as error:
+        # The line of the module that failed, not of the machinery that imports it.
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+        place = f"{frames[-1].filename}:{frames[-1].lineno}: " if len(frames) > 1 else ""
+        raise ImportError(f"{place}{describe(error)}") from error
+
+
+def main(control_fd: str, parent: str, memory_bytes: str, cpu_seconds: str, *modules: str) -> None:
+    """Run the server with its command-line arguments. What it prepares comes from standard input."""
+    # What is imported or prepared may hang, and the loop that looks for the parent has not begun. The parent's thread
+    # that started this process is its private one, which lasts as long as the parent.
+    die_with_parent()
+    if os.getppid() != int(parent):
+        os._exit(0)
+    try:
+        for module in modules:  # an error shows now, not with the first answer
+            _import(module)
+        # After the imports: it notes which packages may be read.
+        server = Server(socket.socket(fileno=int(control_fd)), int(parent), (int(memory_bytes), int(cpu_seconds)))
+    except BaseException as error:
+        _exit(error, _CANNOT_SERVE_NOW if _may_pass(error) else CANNOT_SERVE)
+    try:
+        prepared = sys.stdin.buffer.read()
+        if prepared:
+            server.prepare(*pickle.loads(prepared))
+    except BaseException as error:
+        _exit(error, CANNOT_SERVE)
+    gc.collect()
+    gc.freeze()  # garbage collection in the workers then leaves shared pages shared
+    server.serve()
+
+
+def _may_pass(error: BaseException) -> bool:
+    cause = error.__cause__ or error  # `_import` wraps what a module raised
+    return isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno in _PASSING)
+
+
+def _exit(error: BaseException, code: int) -> NoReturn:
+    """End the server, although threads that a module started may still run."""
+    sys.stderr.write(f"{one_line(error)}\n")
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

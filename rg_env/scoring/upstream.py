@@ -1,0 +1,55 @@
+"""Reasoning Gym's scorers, as the runner's children call them (`make_scorer`)."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+from rg_env.runner.child_process import Form, number_of
+from rg_env.runner.failures import LONGEST_REASON, describe
+
+UPSTREAM_MODULES = ["reasoning_gym", "rg_env.tasks.soundness", "rg_env.scoring.upstream"]
+"""What `make_scorer` needs. It imports two of them itself, so that other targets do without."""
+
+
+def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Form] | str]:
+    """What scores answers to this task: pickled (entry, raw, tagged) → both forms. Raises if there is none.
+
+    If the scorer raises on an answer and on the item's own as well, the item is at fault, and the reply is the reason.
+    Otherwise the answer is. The scorers of seven tasks read the options of their dataset; none reads its items, so the
+    size is 1.
+    """
+    import reasoning_gym
+
+    from rg_env.tasks.soundness import check_audited
+
+    check_audited()
+    dataset = reasoning_gym.create_dataset(task, **{**options, "size": 1, "seed": 0})
+
+    def score(request: bytes) -> list[Form] | str:
+        try:
+            entry, raw, tagged = pickle.loads(request)
+        except Exception as error:  # the entry has something that this process cannot make
+            return describe(error, LONGEST_REASON)
+        own = entry.get("answer")
+        # A scorer may change the entry, so each form gets a new one.
+        forms = [score_form(dataset, entry, raw), score_form(dataset, pickle.loads(request)[0], tagged)]
+        if any(isinstance(form, str) for form in forms):
+            own_form = score_form(dataset, pickle.loads(request)[0], own if isinstance(own, str) else "")
+            if isinstance(own_form, str):
+                return f"it raises on the item's own answer, too: {own_form}"
+        return forms
+
+    return score
+
+
+def score_form(dataset: Any, entry: dict[str, Any], text: str) -> Form:
+    """Score one form of an answer; numbers beyond [0, 1] are clamped. Returns for every exception, even SystemExit."""
+    try:
+        value = dataset.score_answer(text, entry)
+        if (number := number_of(value)) is None:
+            return f"the scorer returned {value!r:.60}, which is not a score"
+        return min(1.0, max(0.0, number))
+    except BaseException as error:
+        return describe(error, LONGEST_REASON)

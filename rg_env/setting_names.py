@@ -1,0 +1,77 @@
+"""Which settings there are, SkyRL's and ours, and which of them a person means.
+
+Invariant: needs no SkyRL, so that commands which only send requests read a training configuration as training does.
+`setting_names.txt` has a name per line; `.*` at its end says that its value has parts with any names. `make docs`
+writes it, and `make check` compares it with the installed SkyRL.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import resources
+from types import MappingProxyType
+
+from rg_env.config import PREFIX
+from rg_env.errors import ConfigError
+
+FILE = "setting_names.txt"
+_FREE_FORM = ".*"
+
+
+@functools.cache
+def setting_names() -> Mapping[str, bool]:
+    """The name of every setting, and whether its value may have parts with any names."""
+    names = resources.files("rg_env").joinpath(FILE).read_text().split()
+    return MappingProxyType({name.removesuffix(_FREE_FORM): name.endswith(_FREE_FORM) for name in names})
+
+
+def write_names(settings: Mapping[str, bool]) -> str:
+    """The text of the file, which `setting_names` reads."""
+    lines = []
+    for name, is_free_form in settings.items():
+        lines.append(f"{name}{_FREE_FORM if is_free_form else ''}\n")
+    return "".join(lines)
+
+
+def is_group(name: str) -> bool:
+    """Whether settings have names that begin with this one."""
+    return any(setting.startswith(f"{name}.") for setting in setting_names())
+
+
+def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:
+    """The setting or group that a key names, and the key of a part of its value: `tasks.gcd` is `.gcd` of `tasks`.
+
+    Args:
+        whole: the name must not be shortened; it may be otherwise where it is unique.
+
+    Raises:
+        ConfigError: there is no such setting, or several.
+    """
+    known = setting_names()
+    whole = whole or is_group(key.partition(".")[0])
+    head, rest = key, ""
+    while head:
+        names = [name for name in known if name == head or (name.endswith(f".{head}") and not whole)]
+        if len(names) > 1:
+            raise ConfigError(f"{key} may be {', '.join(names[:-1])} or {names[-1]}: write the whole name")
+        if names and rest and not known[names[0]]:
+            raise ConfigError(f"{key}: unknown setting; {names[0]} has no parts")
+        if names or (not rest and is_group(head)):
+            return (names or [head])[0], rest
+        head, _, last = head.rpartition(".")
+        rest = f".{last}{rest}"
+    raise ConfigError(f"unknown setting {key!r}; {_similar(key)}")
+
+
+def _similar(key: str) -> str:
+    """What an unknown name may mean, or where all names are."""
+    known = setting_names()
+    leaves = {name.rpartition(".")[2] for name in known}
+    similar = get_close_matches(key.rpartition(".")[2], leaves, n=1, cutoff=0.8)
+    names = [name for name in known if name.rpartition(".")[2] in similar]
+    names = get_close_matches(key, names, n=1, cutoff=0.8) or names
+    if 0 < len(names) <= 3:
+        return f"did you mean {' or '.join(names)}?"
+    return f"docs/settings.md lists those of {PREFIX}, and skyrl/train/config/config.py all others"

@@ -1,0 +1,185 @@
+"""Whether a run can be continued, and whether there is anything left to continue.
+
+Invariant: `trainer.resume_mode=latest` continues only the same experiment.
+Not covered: code of the user's own that has changed, and runs whose file has no settings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from loguru import logger
+
+from rg_env.config import PREFIX
+from rg_env.dump.manifest import read_beside, read_run_file
+from rg_env.errors import as_typed, refuse
+
+
+def check_resumption(cfg: Any) -> Iterator[tuple[str, str]]:
+    """The settings, and what would be right, with which a run cannot be resumed."""
+    trainer, path = cfg.trainer, str(cfg.trainer.resume_path or "")
+    if trainer.resume_mode == "from_path" and "global_step_" not in Path(path).name:
+        yield "trainer.resume_path", "trainer.resume_mode=from_path needs a checkpoint, such as …/global_step_40"
+    elif trainer.resume_mode == "from_path" and "://" not in path and not Path(path).is_dir():
+        yield "trainer.resume_path", "there is no such folder"
+    if trainer.resume_mode == "latest" and trainer.ckpt_interval < 0 and step_in(trainer.ckpt_path) is not None:
+        right = f"SkyRL cannot resume from {trainer.ckpt_path} with that; set it to 0 to write no more checkpoints, "
+        yield "trainer.ckpt_interval", f"{right}or set trainer.resume_mode=none for a new run"
+
+
+def finished_at(cfg: Any) -> int | None:
+    """The last step of the run that `latest` would resume, if there is nothing left to train; else None.
+
+    SkyRL would start everything, evaluate and, with `max_training_steps`, train one step more. Not recognized: a run on
+    files that is limited by its epochs, because how many of their rows are too long is not known yet.
+    """
+    trainer, newest = cfg.trainer, step_in(cfg.trainer.ckpt_path)
+    if trainer.resume_mode != "latest" or newest is None:
+        return None
+    limits = [] if trainer.max_training_steps is None else [trainer.max_training_steps]
+    if not cfg.data.train_data:
+        limits.append(cfg.rg_dump.size // trainer.train_batch_size * trainer.epochs)
+    return newest if limits and newest >= min(limits) else None
+
+
+def step_in(ckpt_path: str | Path) -> int | None:
+    """The step of the newest checkpoint in a folder or behind a URL, as SkyRL notes it; None if there is none."""
+    try:
+        return int(read_beside(ckpt_path, "latest_ckpt_global_step.txt") or b"")
+    except ValueError:
+        return None
+    except OSError as error:
+        logger.warning("{} cannot be read ({}), so it is not known which run is to be continued", ckpt_path, error)
+        return None
+
+
+# --------------------------------------------------------------------------------------------- the same experiment?
+_DEFINING = tuple(
+    f"{name}."
+    for name in (
+        "trainer.policy.model",
+        "trainer.ref.model",
+        "trainer.critic.model",
+        "trainer.algorithm",
+        "trainer.policy.optimizer_config",
+        "trainer.critic.optimizer_config",
+        "trainer.fully_async.enabled",
+        "trainer.seed",
+        "trainer.train_batch_size",
+        "trainer.policy_mini_batch_size",
+        "trainer.critic_mini_batch_size",
+        "trainer.update_epochs_per_batch",
+        "trainer.max_prompt_length",
+        "data.train_data",
+        "environment.env_class",
+        "generator.n_samples_per_prompt",
+        "generator.sampling_params",
+        "generator.max_turns",
+        "generator.chat_template",
+        "generator.chat_template_kwargs",
+        "generator.zero_reward_on_non_stop",
+        "generator.apply_overlong_filtering",
+        PREFIX,
+    )
+)
+"""Settings, or how they begin, that make an experiment."""
+_FREE = tuple(
+    f"{PREFIX}.{name}."
+    for name in (
+        "size",
+        "eval_seed",
+        "num_eval_samples_per_task",
+        "scorer.workers",
+        "dump_dir",
+        "dump_rollouts",
+        "dump_failed_rollouts",
+        "dump_other_rollouts",
+        "dump_eval_rollouts",
+        "rollout_save_score_threshold",
+        "groups_per_file",
+        "dump_fsync",
+        "debug_logging",
+        "suppress_base_env_logs",
+        "imports",
+        "device",
+    )
+)
+"""Those of ours that do not: the evaluation set, the dump, logging and hardware."""
+_SHOWN = 3
+"""At most so many differences are named."""
+
+
+class Difference(NamedTuple):
+    """A setting whose value is not that of the run to be continued."""
+
+    setting: str
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        return f"{self.setting} was {as_typed(self.before):.60}, is {as_typed(self.now):.60}"
+
+
+def check_same_experiment(cfg: Any) -> None:
+    """Refuse to continue another experiment with `latest`; other differences are a line of the log.
+
+    The settings are those in the run's own file: the checkpoint has them, too, in a pickle, which could run code.
+
+    Raises:
+        ConfigError: naming the differences, and how to go on.
+    """
+    ckpt_path = cfg.trainer.ckpt_path
+    step = step_in(ckpt_path) if cfg.trainer.resume_mode == "latest" else None
+    before = (read_run_file(ckpt_path) or {}).get("settings") if step is not None else None
+    if not isinstance(before, dict):
+        return
+    differences = list(_differences(cfg, before, as_settings(cfg)))
+    defining = [difference for difference in differences if _is_defining(difference.setting)]
+    if defining:
+        refuse(
+            "trainer.resume_mode",
+            "latest",
+            f"the run in {ckpt_path} is another experiment: {_listed(defining)}; for a new run set "
+            "trainer.resume_mode=none; for a new run that goes on from its weights with these settings, "
+            f"trainer.resume_mode=from_path trainer.resume_path={ckpt_path}/global_step_{step}",
+        )
+    others = [difference for difference in differences if not _is_expected(difference.setting)]
+    if others:
+        logger.info("continuing with other settings that change no experiment: {}", _listed(others))
+
+
+def as_settings(cfg: Any) -> dict[str, Any]:
+    """All settings as JSON has them, for the file of the run."""
+    return dict(json.loads(json.dumps(dataclasses.asdict(cfg), default=str)))
+
+
+def _differences(cfg: Any, before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:
+    """The settings of a group that differ; one that only the program of today has is no difference."""
+    for field in dataclasses.fields(cfg):
+        name, value = field.name, getattr(cfg, field.name)
+        if name not in before:
+            continue
+        if dataclasses.is_dataclass(value) and isinstance(before[name], dict):
+            yield from _differences(value, before[name], now[name], f"{prefix}{name}.")
+        elif before[name] != now[name]:
+            yield Difference(f"{prefix}{name}", before[name], now[name])
+
+
+def _is_defining(setting: str) -> bool:
+    return f"{setting}.".startswith(_DEFINING) and not f"{setting}.".startswith(_FREE)
+
+
+def _is_expected(setting: str) -> bool:
+    """Whether a run is usually continued with another value."""
+    return setting.startswith("trainer.resume_")
+
+
+def _listed(differences: Sequence[Difference]) -> str:
+    shown = [str(difference) for difference in differences[:_SHOWN]]
+    if len(differences) > _SHOWN:
+        shown.append(f"and {len(differences) - _SHOWN} more")
+    return "; ".join(shown)

@@ -1,0 +1,134 @@
+"""What to set where SkyRL refuses a run in words that name no setting.
+
+Invariant: a value is suggested only if SkyRL accepts the whole run with it: SkyRL's own check is asked, value by value.
+Not covered: two settings that have to change together; then they are named, without values.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from rg_env.errors import did_you_mean
+from rg_env.settings import set_value, value_of
+
+Accepts = Callable[[Any], bool]
+"""Whether SkyRL accepts a config."""
+
+_ENGINE = "generator.inference_engine"
+_PLACEMENT = "trainer.placement"
+_POLICY_BATCH = ("trainer.train_batch_size", "trainer.policy_mini_batch_size")
+_CRITIC_BATCH = ("trainer.train_batch_size", "trainer.critic_mini_batch_size")
+_MICRO_BATCH = ("trainer.micro_train_batch_size_per_gpu",)
+_SAMPLES = ("generator.n_samples_per_prompt",)
+
+
+class Row(NamedTuple):
+    """A message of SkyRL's.
+
+    Attributes:
+        message: how it can be recognized, a regular expression.
+        settings: numbers of which one is to change; SkyRL is asked which value is the nearest.
+        advice: what else can be set.
+    """
+
+    message: str
+    settings: tuple[str, ...] = ()
+    advice: str = ""
+
+
+ROWS = (
+    # batch sizes, before anything starts
+    Row(r"policy_mini_batch_size_per_gpu \d+ should be .* micro_train_batch_size_per_gpu", _MICRO_BATCH),
+    Row(r"critic_mini_batch_size_per_gpu \d+ should be .* micro_train_batch_size_per_gpu", _MICRO_BATCH),
+    Row(r"policy_mini_batch_size", (*_POLICY_BATCH, *_SAMPLES)),
+    Row(r"critic_mini_batch_size", (*_CRITIC_BATCH, *_SAMPLES)),
+    Row(r"least common multiple of the data parallel sizes", ("trainer.train_batch_size", *_SAMPLES)),
+    Row(r"responses of a batch do not divide", ("trainer.train_batch_size", *_SAMPLES)),
+    # GPUs
+    Row(
+        r"num_policy_gpus .*num_rollout_gpus",
+        (f"{_ENGINE}.num_engines", f"{_ENGINE}.tensor_parallel_size", f"{_PLACEMENT}.policy_num_gpus_per_node"),
+        f"the policy has policy_num_nodes × policy_num_gpus_per_node of {_PLACEMENT}, the rollouts have num_engines × "
+        f"tensor, pipeline and data parallel size of {_ENGINE}",
+    ),
+    Row(
+        r"policy_num_nodes .*ref_num_nodes", (f"{_PLACEMENT}.ref_num_nodes",), f"{_PLACEMENT}.colocate_policy_ref=false"
+    ),
+    Row(
+        r"policy_num_gpus_per_node .*ref_num_gpus_per_node",
+        (f"{_PLACEMENT}.ref_num_gpus_per_node",),
+        f"{_PLACEMENT}.colocate_policy_ref=false",
+    ),
+    Row(
+        r"num_policy_gpus and num_(ref|critic)_gpus",
+        advice=f"give both roles the same {_PLACEMENT}.*_num_nodes and *_num_gpus_per_node",
+    ),
+    Row(
+        r"placement group.*GPUs",
+        advice=f"lower {_PLACEMENT}.*_num_gpus_per_node and {_ENGINE}.num_engines, or name a larger cluster in "
+        "RAY_ADDRESS (docs/gpu.md)",
+    ),
+    # the fully asynchronous loop, when its trainer is built
+    Row(
+        r"num_parallel_generation_workers",
+        advice="set trainer.fully_async.num_parallel_generation_workers to at least trainer.policy_mini_batch_size and "
+        "at most that times 1 + trainer.fully_async.max_staleness_steps",
+    ),
+    Row(
+        r"train_batch_size must equal policy_mini_batch_size", advice="set trainer.policy_mini_batch_size to the former"
+    ),
+    Row(r"colocate_all is not supported", advice=f"set {_PLACEMENT}.colocate_all=false"),
+    Row(
+        r"dynamic sampling is not supported",
+        advice="set trainer.algorithm.dynamic_sampling.type=null; trainer.fully_async.sample_full_batch does the same",
+    ),
+)
+_CHOICE = re.compile(r"invalid (?P<setting>\w+): (?P<value>.*)\. Must be one of .*?(?P<choices>\[.*\])")
+_TRIES = 200
+"""How far a value is looked for, on each side."""
+
+
+def suggestion(message: str, cfg: Any, accepts: Accepts | None = None) -> str:
+    """What to set in answer to a message of SkyRL's; "" if the message says it itself.
+
+    Args:
+        accepts: None: it cannot be asked, because the run is under way.
+    """
+    if match := _CHOICE.search(message):
+        choices = re.findall(r"[\w+-]+", match["choices"])
+        return did_you_mean(match["value"], choices, "").removeprefix("; ")
+    row = next((row for row in ROWS if re.search(row.message, message)), None)
+    if row is None:
+        return ""
+    found = [] if accepts is None else list(_nearest_values(row, cfg, accepts))
+    parts = []
+    if found:
+        parts.append(f"set {', or '.join(found)}")
+    elif row.settings:
+        parts.append(f"change {' or '.join(row.settings)}")
+    if row.advice:
+        parts.append(row.advice)
+    return "; ".join(parts)
+
+
+def _nearest_values(row: Row, cfg: Any, accepts: Accepts) -> Iterator[str]:
+    """`setting=value` with the nearest values, below and above, with which SkyRL accepts the run."""
+    for setting in row.settings:
+        now = value_of(cfg, setting)
+        below = _first_accepted(cfg, setting, range(now - 1, max(0, now - _TRIES), -1), accepts)
+        above = _first_accepted(cfg, setting, range(now + 1, now + _TRIES), accepts)
+        values = [str(value) for value in (below, above) if value is not None]
+        if values:
+            yield f"{setting}={' or '.join(values)}"
+
+
+def _first_accepted(cfg: Any, setting: str, values: range, accepts: Accepts) -> int | None:
+    trial = copy.deepcopy(cfg)
+    for value in values:
+        set_value(trial, setting, value)
+        if accepts(trial):
+            return value
+    return None

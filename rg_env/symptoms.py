@@ -1,0 +1,133 @@
+"""Symptoms of a training that does not learn to solve its questions: phantom groups and collapse.
+
+A phantom group has no solved rollout and still a gradient, because something else than being right makes its rewards
+differ. With few solved groups, that is most of what a model learns (verl-recipe#125). Training, `stats` and the report
+ask the functions here. Not covered: which of two settings that both act on a group did more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rg_env.config import RGDumpConfig
+from rg_env.dump.schema import RG_DUMP, GroupRecord, LedgerRecord, Phase, RolloutFacts, answered, has_no_signal
+from rg_env.output import counted
+
+if TYPE_CHECKING:
+    from rg_env.dump import Dump
+
+EQUAL = "rg_dump/mean_same_response"
+"""The metric: share of a step's responses that are its commonest one, to the letter."""
+LENGTH = "rg_dump/mean_response_tokens"
+FORMAT = "environment/rg_dump/mean_well_formed"
+WATCHED = (EQUAL, LENGTH, FORMAT)
+"""The metrics that `collapse_line` reads."""
+_NEARLY_ALL = 0.9
+_FALL = 5
+"""Format and length have collapsed when they are at most a fifth of what they were."""
+
+
+def phantom_cause(group: GroupRecord | LedgerRecord, config: RGDumpConfig) -> str:
+    """The setting that makes the rewards of a group differ although none of its rollouts is solved.
+
+    Args:
+        group: masked rollouts are left out, as they are in training.
+        config: the settings with which the group was recorded.
+
+    Returns:
+        the setting with its value, or "" if the group is no phantom, or of another environment than rg_dump.
+    """
+    if group.no_signal or group.environment != RG_DUMP:
+        return ""
+    unmasked = [rollout for rollout in answered(group.rollouts) if not rollout.masked]
+    is_solved = any(rollout.base_score >= config.solved_at for rollout in unmasked)
+    if is_solved or _all_equal(unmasked):
+        return ""
+    if any(rollout.custom_reward is not None for rollout in unmasked):
+        return f"reward={config.reward}"
+    if len({rollout.base_score for rollout in unmasked}) > 1:
+        return f"scorer.partial_credit={config.scorer.partial_credit}"
+    # What is left has the same base score. SkyRL's switch sets the rewards of cut-off responses to 0.
+    ended = [rollout for rollout in unmasked if rollout.reward != 0 or rollout.stop_reason in ("", "stop")]
+    if _all_equal(ended):
+        return "generator.zero_reward_on_non_stop=true"
+    well_formed = [rollout for rollout in ended if not rollout.violation]
+    others = [rollout for rollout in ended if rollout.violation]
+    if _all_equal(well_formed) and _all_equal(others):
+        return f"format_bonus={config.format_bonus:g}"
+    return f"length_penalty.kind={config.length_penalty.kind}"
+
+
+def _all_equal(rollouts: Sequence[RolloutFacts]) -> bool:
+    return has_no_signal([rollout.reward for rollout in rollouts])
+
+
+def phantom_line(causes: Counter[str], groups: int) -> str:
+    """One line about the phantom groups among all groups that were trained on; empty if there is none.
+
+    >>> phantom_line(Counter({"format_bonus=0.2": 3}), 40)
+    'phantoms: 3 of 40 groups have no solved response and still a gradient, by format_bonus=0.2'
+    """
+    if not causes:
+        return ""
+    names = [f"{name} ({number:,})" for name, number in causes.most_common()] if len(causes) > 1 else list(causes)
+    share = f"{causes.total():,} of {counted(groups, 'group')}"
+    return f"phantoms: {share} have no solved response and still a gradient, by {' and '.join(names)}"
+
+
+def collapse_line(steps: Mapping[int, Mapping[str, float | None]], total: int = 0) -> str:
+    """One line about the first step at which the model had collapsed; empty if there is none.
+
+    That is a step in which nine of ten responses are equal, or in which the format rate or the length of responses is
+    at most a fifth of its mean over the first quarter of the steps.
+
+    Args:
+        steps: the metrics of each step, as SkyRL's tracker gets them.
+        total: number of the last step that is planned; by default the last of `steps`.
+    """
+    numbers = sorted(steps)
+    if not numbers:
+        return ""
+    quarter = max(1, (total or numbers[-1]) // 4)
+    early = [steps[number] for number in numbers if number <= quarter]
+    for number in numbers:
+        share = steps[number].get(EQUAL)
+        if share is not None and share >= _NEARLY_ALL:
+            return f"collapse at step {number}: {share:.0%} of the responses are equal"
+        if number <= quarter:
+            continue
+        for name, words in ((FORMAT, "format rate"), (LENGTH, "length of responses")):
+            now, before = steps[number].get(name), _mean([metrics.get(name) for metrics in early])
+            if now is not None and before and now <= before / _FALL:
+                return f"collapse at step {number}: the {words} fell from {before:.3g} to {now:.3g}"
+    return ""
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def read_symptoms(dump: Dump) -> Iterator[str]:
+    """One line for each symptom of the training runs in a dump; of several runs, each begins with the run's name.
+
+    Runs whose settings are not known have none.
+    """
+    groups, causes = Counter[str](), defaultdict[str, Counter[str]](Counter)
+    for line in dump.ledger():
+        config = dump.settings.get((line.run_id, line.attempt))
+        if config is None or line.phase is not Phase.TRAIN or line.environment != RG_DUMP:
+            continue
+        groups[line.run_id] += 1
+        if cause := phantom_cause(line, config):
+            causes[line.run_id][cause] += 1
+    steps = defaultdict[str, dict[int, Mapping[str, float | None]]](dict)
+    for record in dump.steps():
+        steps[record.run_id][record.step] = dict(zip(record.name, record.value, strict=True))
+    for run_id, number in groups.items():
+        name = f"{dump.names.get(run_id, run_id)}: " if len(groups) > 1 else ""
+        for symptom in (phantom_line(causes[run_id], number), collapse_line(steps[run_id])):
+            if symptom:
+                yield name + symptom

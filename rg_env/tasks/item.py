@@ -1,0 +1,147 @@
+"""An item and its id, and the name of the environment that scores it.
+
+Invariant: an id names one question wherever it is used: in rows, evaluation sets, dumps, the server and `rg-env score`.
+It carries all that the question is a function of. Not covered: options of the task, of which it carries a hash only, so
+that items of other options have other ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from rg_env.errors import ConfigError
+from rg_env.tasks.entry_json import decode_entry, encode_entry
+
+ENV_CLASS = "rg_dump"
+"""The environment's id in SkyRL Gym, which every row of ours names."""
+
+_PARTS = {
+    "task": r"(\w+)",
+    "options": r"(?:~([0-9a-f]{8}))?",
+    "split": r"-(train|eval)",
+    "seed": r"-(\d{1,19})",
+    "number": r"-(\d{1,19})",
+    "complexity": r"(?:@(\d+(?:\.\d+)?))?",
+}
+_ITEM_ID = re.compile("".join(_PARTS.values()))
+_OF_GROUP = re.compile(r"(?:\S+:)?([^#\s:]+)(?:#\d+)*")
+"""A group's id has the run in front of its item's id; a row's and a rollout's have a number behind it."""
+
+
+@dataclass(frozen=True)
+class ItemId:
+    """What an item's id says; `str` writes it.
+
+    Attributes:
+        number: of the item in the stream of its task, options, seed and split.
+        complexity: in [0, 1]; None without a level.
+        options: a hash of the options that the mix gives the task; empty without any.
+    """
+
+    task: str
+    split: str
+    seed: int
+    number: int
+    complexity: float | None = None
+    options: str = ""
+
+    def __str__(self) -> str:
+        task = f"{self.task}~{self.options}" if self.options else self.task
+        text = f"{task}-{self.split}-{self.seed}-{self.number}"
+        if self.complexity is None:
+            return text
+        # Decimal writes all digits that a float needs, and no exponent. Not `normalize`: it rounds to a precision that
+        # tasks of Reasoning Gym change.
+        return f"{text}@{Decimal(repr(float(self.complexity))):f}".removesuffix(".0")
+
+    @classmethod
+    def parse(cls, text: str) -> ItemId | None:
+        """Read the id of an item, or that of its row, group or rollout; None for other texts.
+
+        >>> ItemId.parse("gcd-eval-123-7@0.25")
+        ItemId(task='gcd', split='eval', seed=123, number=7, complexity=0.25, options='')
+        """
+        whole = _OF_GROUP.fullmatch(text)
+        match = _ITEM_ID.fullmatch(whole[1]) if whole else None
+        if match is None:
+            return None
+        task, options, split, seed, number, complexity = match.groups()
+        level = None if complexity is None else float(complexity)
+        return cls(task, split, int(seed), int(number), level, options or "")
+
+
+def options_mark(options: Mapping[str, Any]) -> str:
+    """The hash of options that an id carries; empty for none."""
+    if not options:
+        return ""
+    return hashlib.blake2b(encode_entry(dict(sorted(options.items()))).encode(), digest_size=4).hexdigest()
+
+
+@dataclass(frozen=True)
+class Item:
+    """An item, as a dataset row carries it in `extra_info`.
+
+    Attributes:
+        id: an `ItemId` as text; an item that stands in for another has `#` and the other's number behind it.
+        index: its number in the stream of its task: that of the row, unless the row's own item does not fit.
+        seed: the dataset's seed.
+        entry: Reasoning Gym's entry (question, answer, metadata), exactly as generated.
+        config: the task's options, None if all are defaults.
+        entry_json, config_json: the same as one JSON string each (`rg_env.tasks.entry_json`).
+        level: JSON object of the level of each attribute of the task's scale (`rg_env.tasks.levels`); "" without.
+        complexity: c in [0, 1], of which the level is a function; None without a level.
+    """
+
+    id: str
+    task: str
+    split: str
+    index: int
+    seed: int
+    entry: dict[str, Any]
+    entry_json: str
+    config: dict[str, Any] | None
+    config_json: str
+    level: str = ""
+    complexity: float | None = None
+
+    @classmethod
+    def from_extra_info(cls, info: object) -> Item:
+        """Read an item back from a row.
+
+        Raises:
+            ConfigError: the row was not made by `ReasoningGymDataset`.
+        """
+        try:
+            assert isinstance(info, Mapping)
+            values: dict[str, Any] = {name: info[column] for column, name in _COLUMNS.items()}
+            values["entry"] = decode_entry(values["entry_json"])
+            values["config"] = decode_entry(values["config_json"]) or None
+            values |= {name: int(values[name]) for name in ("index", "seed")}
+            if values["complexity"] is not None:  # some readers turn a missing number into NaN
+                values["complexity"] = None if math.isnan(values["complexity"]) else float(values["complexity"])
+            return cls(**values)
+        except (AssertionError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                "env rg_dump got a row without its item in `extra_info`: "
+                "train on ReasoningGymDataset, or on a file from `rg-env dataset`"
+            ) from error
+
+    def extra_info(self) -> dict[str, Any]:
+        """The item as columns: only numbers and strings, so that no file format changes it."""
+        return {column: getattr(self, name) for column, name in _COLUMNS.items()}
+
+
+_COLUMNS = {
+    "item": "id",
+    **{name: name for name in ("task", "split", "index", "seed")},
+    "entry": "entry_json",
+    "task_config": "config_json",
+    **{name: name for name in ("level", "complexity")},
+}
+"""Columns of a row, and the attributes that they hold."""

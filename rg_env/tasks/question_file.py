@@ -1,0 +1,268 @@
+"""A file of questions and answers as a task: what the mix says about it, and its rows.
+
+Invariant: a row that cannot be asked or scored is refused with its number before anything starts; no row is left out
+in silence. Rows are numbered from 1, in CSV without the header. Not covered: whether an answer is right.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import hashlib
+import importlib
+import importlib.util
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from loguru import logger
+
+from rg_env.choices import Split
+from rg_env.errors import ConfigError, describe, did_you_mean, need_number, one_line
+
+OWN_SCORERS = ("exact", "number", "math")
+SCORER_KEY = "file_scorer"
+"""Of an entry's metadata: who scores answers to a question of a file."""
+_KEPT_READ = 8
+"""Files whose rows are kept in memory, for the next data set or command that asks."""
+
+
+@dataclass(frozen=True)
+class QuestionFile:
+    """What a task mix says about a file.
+
+    Attributes:
+        path: JSON Lines, CSV or Parquet.
+        eval_path: questions for evaluation; without it, a part of `path`.
+        question, answer: names of the columns.
+        scorer: `exact`, `number`, `math`, or a function of (answer, row) as `module.function`.
+        tolerance: of `number`, relative to the right answer.
+    """
+
+    path: str
+    eval_path: str | None = None
+    question: str = "question"
+    answer: str = "answer"
+    scorer: str = "exact"
+    tolerance: float = 1e-6
+
+    def of_split(self, split: Split) -> str:
+        """The file that the rows of a split are in."""
+        return self.eval_path if self.eval_path and split is Split.EVAL else self.path
+
+
+class Row(NamedTuple):
+    """A row of a file: its number, question and answer, and all of its columns."""
+
+    number: int
+    question: str
+    answer: str
+    columns: Mapping[str, Any]
+
+
+class Rows(NamedTuple):
+    """The rows of a file, and the SHA-256 of its bytes."""
+
+    rows: tuple[Row, ...]
+    sha256: str
+
+
+def parse_file(task: str, value: object) -> QuestionFile:
+    """Read the key `file` of a task of the mix.
+
+    Raises:
+        ConfigError: a key is missing, unknown or wrong, or there is no such scorer.
+    """
+    place = f"tasks.{task}.file"
+    if isinstance(value, str):
+        value = {"path": value}
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{place}: must be a path, or a mapping with `path`")
+    known = [field.name for field in fields(QuestionFile)]
+    for key in value:
+        if key not in known:
+            raise ConfigError(f"{place}: unknown key {key!r}{did_you_mean(str(key), known, _listed(known))}")
+    if "path" not in value:
+        raise ConfigError(f"{place}: needs `path`, a file of JSON Lines, CSV or Parquet")
+    given = {key: each for key, each in value.items() if each is not None}
+    for key, each in given.items():
+        if key == "tolerance":
+            need_number(f"{place}.tolerance", each, at_least=0)
+        elif not isinstance(each, str) or not each:
+            raise ConfigError(f"{place}.{key}={each!r}: must be a text")
+    file = QuestionFile(**given)
+    _check_scorer(place, file.scorer)
+    return file
+
+
+def _listed(names: list[str]) -> str:
+    return f"it takes {', '.join(names)}"
+
+
+def _check_scorer(place: str, scorer: str) -> None:
+    if scorer == "math" and importlib.util.find_spec("math_verify") is None:
+        raise ConfigError(f"{place}.scorer=math: needs math-verify (pip install math-verify)")
+    if scorer in OWN_SCORERS:
+        return
+    module, _, name = scorer.rpartition(".")
+    if not module:
+        choices = [*OWN_SCORERS, "module.function"]
+        raise ConfigError(f"{place}.scorer={scorer!r}{did_you_mean(scorer, choices, _listed(choices))}")
+    try:
+        function = getattr(importlib.import_module(module), name, None)
+    except Exception as error:  # whatever a user's module raises
+        raise ConfigError(f"{place}.scorer={scorer!r}: {describe(error)}") from error
+    if not callable(function):
+        raise ConfigError(f"{place}.scorer={scorer!r}: the module {module} has no function {name!r}")
+    _allowed.add(scorer)
+
+
+_allowed: set[str] = set()
+"""The functions that a mix of this process names as scorers, and the modules that its user imported."""
+
+
+def allow_modules(names: Iterable[str]) -> None:
+    """Let entries name functions of these modules as scorers."""
+    _allowed.update(names)
+
+
+def is_allowed(scorer: str) -> bool:
+    """Whether an entry, which may come from anywhere, may have its answers scored by this function."""
+    return scorer in OWN_SCORERS or scorer in _allowed or scorer.rpartition(".")[0] in _allowed
+
+
+# -- reading
+
+
+def read_rows(task: str, file: QuestionFile, split: Split) -> Rows:
+    """The rows of the file of a split, whichever split their questions belong to.
+
+    Raises:
+        ConfigError: the file cannot be read, or a row is wrong; with the number of the first.
+    """
+    path = Path(file.of_split(split))
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise ConfigError(f"tasks.{task}.file: {path} cannot be read: {error.strerror}") from None
+    return _read(task, file, path, (stat.st_size, stat.st_mtime_ns))
+
+
+@functools.lru_cache(_KEPT_READ)
+def _read(task: str, file: QuestionFile, path: Path, version: tuple[int, int]) -> Rows:
+    place = f"tasks.{task}.file: {path}"
+    rows: list[Row] = []
+    faults: list[str] = []
+    try:
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        for number, columns in _reader_of(place, path)(path):
+            try:
+                rows.append(_checked(number, columns, file))
+            except ValueError as fault:
+                faults.append(f"row {number}: {one_line(fault)}")
+    except (OSError, csv.Error, UnicodeDecodeError) as error:
+        after = f" after row {len(rows)}" if rows else ""
+        raise ConfigError(f"{place} cannot be read{after}: {describe(error)}") from None
+    if faults:
+        more = f" ({len(faults) - 1} more rows are wrong)" if len(faults) > 1 else ""
+        raise ConfigError(f"{place}: {faults[0]}{more}")
+    if not rows:
+        raise ConfigError(f"{place} has no rows")
+    repeated = len(rows) - len({row.question.strip() for row in rows})
+    if repeated:
+        logger.warning("{}: {} of {} rows repeat the question of an earlier row", place, repeated, len(rows))
+    return Rows(tuple(rows), sha256)
+
+
+def _reader_of(place: str, path: Path) -> Callable[[Path], Iterator[tuple[int, object]]]:
+    readers = {".jsonl": _json_lines, ".ndjson": _json_lines, ".csv": _csv_rows, ".parquet": _parquet_rows}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise ConfigError(f"{place}: must end with .jsonl, .csv or .parquet")
+    return reader
+
+
+def _json_lines(path: Path) -> Iterator[tuple[int, object]]:
+    with path.open(encoding="utf-8-sig") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError):
+                yield number, None
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, object]]:
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        yield from enumerate(csv.DictReader(lines), 1)
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[int, object]]:
+    import polars as pl
+
+    try:
+        frame = pl.read_parquet(path)
+    except pl.exceptions.PolarsError as error:
+        raise OSError(one_line(error, 200)) from None
+    yield from enumerate(frame.iter_rows(named=True), 1)
+
+
+def _checked(number: int, columns: object, file: QuestionFile) -> Row:
+    """A row with question and answer. Raises ValueError: why it is none."""
+    if not isinstance(columns, Mapping):
+        raise ValueError("is not a JSON object")
+    for setting, column in (("question", file.question), ("answer", file.answer)):
+        if column not in columns:
+            names = ", ".join(str(name) for name in columns)
+            raise ValueError(f"has no column {column!r}, only {names}: set `{setting}` to the one that is meant")
+    question, answer = columns[file.question], columns[file.answer]
+    for column in (file.question, file.answer):
+        if columns[column] is None:
+            raise ValueError(f"{column} is empty")
+    if not isinstance(question, str):
+        raise ValueError(f"{file.question} is not a text but {type(question).__name__}")
+    if not isinstance(answer, (str, int, float)) or isinstance(answer, bool):
+        raise ValueError(f"{file.answer} is not a text or a number but {type(answer).__name__}")
+    answer = str(answer)
+    for column, text in ((file.question, question), (file.answer, answer)):
+        if not text.strip():
+            raise ValueError(f"{column} is empty")
+        if not text.isascii():
+            text.encode()  # raises for half of a surrogate pair, which no tokenizer takes
+    if file.scorer == "number" and read_number(answer) is None:
+        raise ValueError(f"{file.answer} is not a number: {answer[:40]!r} (scorer: number)")
+    return Row(number, question, answer, columns)
+
+
+# -- numbers
+
+
+_DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3}){1,100}|[0-9]{1,400})"
+_NUMBER = re.compile(rf"([+-]?(?:{_DIGITS}(?:\.[0-9]{{0,400}})?|\.[0-9]{{1,400}}))(?:[eE]([+-]?[0-9]{{1,3}}))?")
+_FRACTION = re.compile(rf"([+-]?{_DIGITS})\s?/\s?({_DIGITS})")
+
+
+def read_number(text: str) -> Fraction | None:
+    """The number that a text is, exactly; None for any other text. In time linear in its length.
+
+    >>> read_number("1,234.50"), read_number(" -3/4 "), read_number("2e3"), read_number("7 apples")
+    (Fraction(2469, 2), Fraction(-3, 4), Fraction(2000, 1), None)
+    """
+    text = text.strip().replace("\u2212", "-")
+    if match := _FRACTION.fullmatch(text):
+        above, below = (int(part.replace(",", "")) for part in match.groups())
+        return Fraction(above, below) if below else None
+    if match := _NUMBER.fullmatch(text):
+        power = Fraction(10) ** int(match[2] or 0)
+        return Fraction(match[1].replace(",", "")) * power
+    return None
+
+
+def is_close(number: Fraction, right: Fraction, tolerance: float) -> bool:
+    """Whether a number differs from the right one by at most `tolerance`, relative to the right one."""
+    return abs(number - right) <= Fraction(tolerance) * abs(right)

@@ -1,0 +1,51 @@
+"""Functions for the runner, among them one that evaluates its argument."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import threading
+import time
+from typing import Any
+
+seen: list[Any] = []
+
+
+def evaluate(answer: str) -> float:
+    """A careless scorer: an answer can change everything in its process."""
+    seen.append(answer)
+    return 1.0 if eval(answer) == 4 else 0.0
+
+
+def count_calls() -> float:
+    seen.append(None)
+    return float(len(seen))
+
+
+def draw() -> float:
+    return random.random()
+
+
+def double(number: float) -> float:
+    return 2.0 * number
+
+
+def nap(seconds: float) -> float:
+    time.sleep(seconds)
+    return 1.0
+
+
+def wait_for_thread(seconds: float) -> float:
+    thread = threading.Thread(target=time.sleep, args=(seconds,))
+    thread.start()
+    thread.join()
+    return 1.0
+
+
+def wait_for_child(seconds: float) -> float:
+    subprocess.run(["sleep", str(seconds)], check=True)
+    return 1.0
+
+
+def raise_terminal_codes() -> float:
+    raise ValueError("\x1b[2Jred")

@@ -1,0 +1,183 @@
+"""Whatever happens to the caller and its processes: the next call answers or raises, `close` returns, the program ends,
+and no process and no descriptor is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+
+import psutil
+import pytest
+
+from rg_env.runner import Failure, ScorerPoolError, caller_worker, guarded
+from rg_env.runner.server_process import Server, _may_pass
+from tests.runner.programs import functions
+from tests.scoring.processes import fork_servers, living_children, wait_until
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+
+
+def run_program(name: str, *arguments: str, seconds: float = 120.0) -> str:
+    """What the program prints. Fails if it does not end by itself, or leaves a process."""
+    command = [sys.executable, "-m", f"tests.runner.programs.{name}", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """Whether servers and descriptors are as many as before."""
+    with guarded("math:factorial", workers=1) as first:  # the private thread and its descriptors stay
+        first.score(3)
+    descriptors, servers = len(os.listdir("/proc/self/fd")), fork_servers()  # noqa: PTH208
+    yield
+    assert wait_until(lambda: fork_servers() == servers)
+    assert len(os.listdir("/proc/self/fd")) == descriptors  # noqa: PTH208
+
+
+@pytest.mark.parametrize("count", [500, pytest.param(20_000, marks=pytest.mark.long)])
+def test_exceptions_of_signal_handlers_at_any_moment_stop_nothing(count: int) -> None:
+    assert run_program("interrupted", str(count), seconds=800).count("calls interrupted") == 2
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        *("generator", "object", "closed at exit", "closed at exit, never used", "first score at exit"),
+        *("thread", "open"),
+    ],
+)
+def test_a_program_ends_while_a_scorer_is_open(how: str) -> None:
+    assert "ended" in run_program("endings", how)
+
+
+@pytest.mark.parametrize("limit", ["descriptors", "memory"])
+def test_a_limit_that_comes_and_goes_is_an_error_of_its_moment(limit: str) -> None:
+    printed = run_program("limited", limit)
+    assert printed.startswith("ScorerPoolError: ")
+    assert printed.endswith("recovered\n")
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("victim", ["server", "worker"])
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.usefixtures("nothing_left")
+def test_a_process_that_is_killed_or_stopped_stops_nothing(
+    fresh: bool, victim: str, signum: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caller_worker, "START_SECONDS", 5.0)
+    monkeypatch.setattr(caller_worker, "_EXIT_SECONDS", 1.0)
+    before = fork_servers()
+    with guarded(functions.double, workers=1, timeout=0.5, fresh=fresh) as scorer:
+        assert scorer.score(1).value == 2.0
+        (server,) = fork_servers() - before
+        assert wait_until(lambda: living_children(server))
+        for pid in {server} if victim == "server" else living_children(server):
+            os.kill(pid, signum)
+        results = [scorer.score(2) for _ in range(4)]
+        # A worker that was stopped got no core: its answer is excused.
+        assert all(result.value == 4.0 or (result.status == Failure.TIMEOUT and result.excused) for result in results)
+        assert results[-1].value == 4.0
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_stopped_server_does_not_block_the_other_scorers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its socket fills up with commands of calls that were given up."""
+
+    async def give_up_often() -> None:
+        for _ in range(400):
+            task = asyncio.ensure_future(scorer.ascore(1))
+            await asyncio.sleep(0.002)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    monkeypatch.setattr(caller_worker, "_EXIT_SECONDS", 1.0)
+    before = fork_servers()
+    with guarded(functions.double, workers=1) as scorer, guarded("math:factorial", workers=1) as other:
+        scorer.score(1)
+        (server,) = fork_servers() - before
+        os.kill(server, signal.SIGSTOP)
+        asyncio.run(give_up_often())
+        assert other.score(3).value == 6.0
+        assert scorer.score(1).value == 2.0
+
+
+def test_a_fork_that_fails_costs_one_attempt_and_not_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    control, _theirs = socket.socketpair()
+    ours, workers = socket.socketpair()
+    monkeypatch.setattr(os, "fork", fail)
+    with control, _theirs, ours:
+        Server(control, os.getpid(), (0, 1))._start(1, workers.detach())
+        assert ours.recv(1) == b"", "the parent sees that there is no worker"
+
+
+class Leaving:
+    """Ends the program when it is pickled."""
+
+    def __reduce__(self) -> str:
+        raise SystemExit(3)
+
+
+def test_an_argument_that_cannot_be_pickled_is_an_error_of_its_caller_only() -> None:
+    with guarded("math:factorial") as scorer:
+        with pytest.raises(SystemExit):
+            scorer.score(Leaving())
+        assert scorer.score(3).value == 6.0
+
+
+def test_close_ends_a_call_that_waits_for_the_first_worker() -> None:
+    scorer = guarded(functions.nap, examples=[((600,), 1.0)])
+    outcome: SimpleQueue[BaseException] = SimpleQueue()
+
+    def call() -> None:
+        try:
+            scorer.score(0)
+        except Exception as error:
+            outcome.put(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    while scorer._pool._server is None:
+        time.sleep(0.01)
+    scorer.close()
+    assert isinstance(outcome.get(timeout=100), ScorerPoolError)
+
+
+def test_a_server_that_prepares_ends_with_its_parent() -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-m", "tests.runner.programs.preparing"], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert program.stdout is not None
+    server = psutil.Process(int(program.stdout.readline()))
+    program.kill()
+    program.wait()
+    server.wait(timeout=100)
+
+
+def raised(error: Exception) -> Exception:
+    """What importing a module raises that raises this error."""
+    wrapped = ImportError("wrapped")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def test_what_a_moment_lacks_is_not_for_good() -> None:
+    lacking = [MemoryError(), OSError(errno.EMFILE, "files"), raised(OSError(errno.EAGAIN, "processes"))]
+    assert [_may_pass(error) for error in lacking] == [True] * 3
+    assert not any(map(_may_pass, [ImportError("none"), FileNotFoundError(errno.ENOENT, "none"), raised(ValueError())]))

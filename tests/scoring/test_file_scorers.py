@@ -1,0 +1,76 @@
+"""Answers to the questions of a file: our three scorers, functions of the user's, and entries from anywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rg_env import ReasoningGymDataset
+from rg_env.scoring import Scorer
+from rg_env.tasks.question_file import SCORER_KEY
+from tests.scoring import file_scorer_functions
+
+
+@pytest.fixture(scope="module")
+def scorer() -> Any:
+    with Scorer(workers=1, timeout=1.0) as scorer:
+        yield scorer
+
+
+def entry(scorer: str, answer: str, **metadata: Any) -> dict[str, Any]:
+    facts = {"source_dataset": "mine", "source_index": 1, SCORER_KEY: scorer, **metadata}
+    return {"question": "?", "answer": answer, "metadata": facts}
+
+
+@pytest.mark.parametrize(
+    ("kind", "right", "scores"),
+    [
+        ("exact", "Paris ", {"Paris": 1, " Paris\n": 1, "paris": 0, "Paris.": 0}),
+        ("number", "1,000", {"1000": 1, "1e3": 1, "1000.0005": 1, "1000.1": 0, "one thousand": 0, "1/0": 0}),
+        ("number", "0.5", {"1/2": 1, ".5": 1, "0.5 m": 0, "1e-999999999": 0}),
+        ("math", "\\frac{1}{2}", {"0.5": 1, "1/2": 1, "2": 0, "": 0}),
+    ],
+)
+def test_our_scorers(scorer: Scorer, kind: str, right: str, scores: dict[str, float]) -> None:
+    if kind == "math":
+        pytest.importorskip("math_verify")
+    question = entry(kind, right, tolerance=1e-6)
+    for answer, score in scores.items():
+        scored = scorer.score_answer(question, answer)
+        assert (scored.score, scored.raw, scored.tagged, scored.status) == (score, score, score, "ok"), answer
+
+
+def test_a_function_of_the_users_gets_answer_and_row(scorer: Scorer, tmp_path: Any) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"question": "?", "answer": "b", "points": {"a": 0.25, "b": 1, "c": 9}}\n')
+    file = {"path": str(path), "scorer": f"{file_scorer_functions.__name__}.points", "eval_path": str(path)}
+    with pytest.raises(Exception, match="every question"):
+        ReasoningGymDataset({"mine": {"file": file}})
+    item = ReasoningGymDataset({"mine": {"file": file}}, split="eval").item(0)
+    results = {answer: scorer.score_answer(item.entry, answer) for answer in ("a", "b", "c", "d", "hang")}
+    assert [scored.score for scored in results.values()] == [0.25, 1, 1, 0, 0]
+    assert (results["d"].status, results["d"].excused) == ("ok", False)  # it raises on this answer alone
+    assert "KeyError" in results["d"].detail
+    assert results["hang"].status == "timeout"
+
+
+def test_a_function_that_raises_on_the_own_answer_is_an_error(scorer: Scorer, tmp_path: Any) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("question,answer\n?,b\n")
+    file = {"path": str(path), "scorer": f"{file_scorer_functions.__name__}.points", "eval_path": str(path)}
+    scored = scorer.score_answer(ReasoningGymDataset({"mine": {"file": file}}, split="eval").item(0).entry, "b")
+    assert (scored.status, scored.excused) == ("error", True)
+
+
+@pytest.mark.parametrize("name", ["os.system", "subprocess.getoutput", "tests.scoring.file_scorer_functions.never"])
+def test_no_entry_names_a_function_that_the_settings_do_not(scorer: Scorer, name: str) -> None:
+    scored = scorer.score_answer(entry(name, "1", row={}), "echo 1")
+    assert (scored.status, scored.excused) == ("error", True)
+    assert scored.detail.startswith(f"answers are scored by {name}, which is not called on an entry's word")
+
+
+@pytest.mark.parametrize("damage", [{"row": 5}, {"tolerance": "x"}, {"tolerance": None}])
+def test_damaged_entries_are_errors(scorer: Scorer, damage: dict[str, Any]) -> None:
+    scored = scorer.score_answer(entry("number", "1" if "row" not in damage else "x", **damage), "1")
+    assert (scored.score, scored.status) == (0.0, "error")

@@ -1,0 +1,61 @@
+"""Tasks that users' modules bring: each answer in a process of its own, unless their class says otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from reasoning_gym.factory import DATASETS
+
+from rg_env.scoring import Scorer, Status
+from rg_env.scoring import scorer as scorer_module
+from tests.scoring import guest_tasks
+
+HOSTILE = "__import__('builtins').__dict__.update(eval=lambda answer: 4) or 5"
+
+
+# Importing the module has registered them. Other tests in this process count the tasks of Reasoning Gym.
+GUESTS = {name: DATASETS.pop(name) for name in ("evaluating", "sharing")}
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, guest in GUESTS.items():
+        monkeypatch.setitem(DATASETS, name, guest)
+
+
+def entry(task: str) -> dict[str, Any]:
+    return {"question": "2 + 2 =", "answer": "4", "metadata": {"source_dataset": task}}
+
+
+@pytest.mark.parametrize("config", [{}, {"right": 4}])
+@pytest.mark.parametrize(("task", "later"), [("evaluating", 0.0), ("sharing", 1.0)])
+def test_no_answer_changes_the_score_of_another_unless_the_task_shares(
+    task: str, later: float, config: dict[str, Any]
+) -> None:
+    """Its module is imported by this program only; no setting names it."""
+    assert guest_tasks.SharingDataset.rg_env_fresh is False
+    with Scorer(workers=1) as scorer:
+        assert scorer.score_answer(entry(task), "2 + 2", config).raw == 1.0
+        assert scorer.score_answer(entry(task), "1 + 1", config).raw == 0.0
+        scorer.score_answer(entry(task), HOSTILE, config)
+        assert scorer.score_answer(entry(task), "1 + 1", config).raw == later
+
+
+def test_options_that_cannot_be_set_up_are_an_error_of_the_item() -> None:
+    with Scorer(workers=1) as scorer:
+        scored = scorer.score_answer(entry("evaluating"), "4", {"right": -1})
+        assert scored.status is Status.ERROR
+        assert "right must not be negative" in scored.detail
+
+
+def test_prepared_processes_are_few_and_the_least_recently_used_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = DATASETS
+    for name in ("second", "third"):
+        monkeypatch.setitem(registry, name, registry["evaluating"])
+    monkeypatch.setattr(scorer_module, "_MOST_PREPARED", 2)
+    with Scorer(workers=1) as scorer:
+        for task in ("evaluating", "second", "evaluating", "third"):
+            scorer.score_answer(entry(task), "4")
+        kept = [b"evaluating" in target for target in scorer._prepared]
+        assert kept == [True, False]

@@ -1,0 +1,216 @@
+"""A file of questions as a task: which rows train and are evaluated, in which order, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from rg_env import ReasoningGymDataset
+from rg_env.dataset import EvalSet, item_of_id
+from rg_env.errors import ConfigError
+from rg_env.tasks import Split, TaskMix
+from rg_env.tasks.question_file import QuestionFile, read_number, read_rows
+from rg_env.tasks.questions import QuestionStream, hashes_of
+
+Pair = dict[str, Any]
+
+
+def sums(count: int, start: int = 0) -> list[Pair]:
+    return [{"question": f"What is {n} + 1?", "answer": n + 1} for n in range(start, start + count)]
+
+
+def write(path: Path, rows: list[Pair]) -> Path:
+    if path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    elif path.suffix == ".parquet":
+        pl.DataFrame(rows).write_parquet(path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def mix(path: Path, **more: Any) -> dict[str, Any]:
+    return {"sums": {"file": {"path": str(path), "scorer": "number", **more}}}
+
+
+@pytest.fixture
+def fifty(tmp_path: Path) -> Path:
+    return write(tmp_path / "sums.jsonl", sums(50))
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+def test_every_kind_of_file_gives_the_same_rows(suffix: str, tmp_path: Path) -> None:
+    path = write(tmp_path / f"sums{suffix}", sums(3))
+    rows = read_rows("sums", QuestionFile(str(path)), Split.TRAIN).rows
+    expected = [(1, "What is 0 + 1?", "1"), (2, "What is 1 + 1?", "2"), (3, "What is 2 + 1?", "3")]
+    assert [row[:3] for row in rows] == expected
+
+
+def test_alone_each_pass_has_every_row_once_in_another_order(fifty: Path) -> None:
+    stream = QuestionStream("sums", QuestionFile(str(fifty)), 42, Split.TRAIN)
+    rows = ReasoningGymDataset(mix(fifty))
+    count = len(stream)
+    passes = [[rows.item(turn * count + place).id for place in range(count)] for turn in range(3)]
+    assert {frozenset(ids) for ids in passes} == {frozenset(stream.at(place).id for place in range(count))}
+    assert len({tuple(ids) for ids in passes}) == 3
+    again = ReasoningGymDataset(mix(fifty))
+    assert again.item(2 * count + 7).id == passes[2][7]  # whatever was asked before
+    other_seed = ReasoningGymDataset(mix(fifty), seed=1)
+    assert [other_seed.item(place).id for place in range(count)] != passes[0]
+
+
+def test_among_others_rows_are_drawn_and_shared_between_files(fifty: Path, tmp_path: Path) -> None:
+    other = write(tmp_path / "more.csv", sums(30, 1000))
+    both = mix(fifty) | {"more": {"weight": 3, "file": str(other)}, "gcd": 1}
+    rows = ReasoningGymDataset(both, size=600)
+    items = [rows.item(index) for index in range(600)]
+    drawn = Counter(item.task for item in items)
+    assert drawn["more"] > drawn["sums"] > 60 and drawn["gcd"] > 60
+    repeated = Counter(item.id for item in items if item.task == "sums")
+    assert max(repeated.values()) > 1
+    assert [rows.item(index).id for index in (599, 3, 77)] == [items[index].id for index in (599, 3, 77)]
+
+
+def test_without_a_file_for_it_evaluation_has_questions_of_its_own(fifty: Path) -> None:
+    rows = ReasoningGymDataset(mix(fifty), size=200)
+    trained = {rows.item(index).entry["question"] for index in range(200)}
+    evaluated = [item.entry["question"] for item in EvalSet(mix(fifty), samples_per_task=100).items]
+    assert trained | set(evaluated) == {row["question"] for row in sums(50)}
+    assert not trained & set(evaluated)
+    assert len(evaluated) == len(set(evaluated))
+    assert len(EvalSet(mix(fifty), samples_per_task=2)) == 2
+
+
+def test_all_of_eval_path_is_evaluated_and_its_questions_are_not_trained_on(
+    fifty: Path, tmp_path: Path, warnings: list[str]
+) -> None:
+    test = write(tmp_path / "test.csv", sums(20, 40))
+    spec = mix(fifty, eval_path=str(test))
+    rows = ReasoningGymDataset(spec, size=40)
+    assert {rows.item(index).entry["question"] for index in range(40)} == {row["question"] for row in sums(40)}
+    evaluated = EvalSet(spec | {"gcd": 1}, samples_per_task=2)
+    assert Counter(item.task for item in evaluated.items) == {"sums": 20, "gcd": 2}
+    assert warnings == [f"task sums: 10 rows of {fifty} are also in {test}, and are not trained on"]
+
+
+def test_an_id_names_one_question_and_says_when_its_file_has_changed(fifty: Path) -> None:
+    rows = ReasoningGymDataset(mix(fifty))
+    item = rows.item(3)
+    assert item.id.endswith(f"-train-0-{item.entry['metadata']['source_index']}")
+    assert item_of_id(f"run:{item.id}#2", mix(fifty)) == item
+    assert rows.row(3)["extra_info"]["item"] == item.id
+    (noted,) = hashes_of(mix(fifty)).values()
+    write(fifty, sums(51))
+    with pytest.raises(ConfigError, match=r"sums\.jsonl has changed since this id was given"):
+        item_of_id(item.id, mix(fifty))
+    with pytest.raises(ConfigError, match=r"tasks\.sums\.file: \S+sums\.jsonl .* has changed since this run began"):
+        hashes_of(mix(fifty), {"question_files": {"sums": noted}})
+    hashes_of(mix(fifty), {"question_files": hashes_of(mix(fifty))})
+    hashes_of(mix(fifty), {})
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"question": "Q"}, r"row 3: has no column 'answer', only question: set `answer` to"),
+        ({"question": "", "answer": 1}, r"row 3: question is empty"),
+        ({"question": "Q", "answer": None}, r"row 3: answer is empty"),
+        ({"question": ["Q"], "answer": 1}, r"row 3: question is not a text but list"),
+        ({"question": "Q", "answer": {"a": 1}}, r"row 3: answer is not a text or a number but dict"),
+        ({"question": "Q", "answer": True}, r"row 3: answer is not a text or a number but bool"),
+        ({"question": "Q", "answer": "about 7"}, r"row 3: answer is not a number: 'about 7' \(scorer: number\)"),
+        ({"question": "\ud800", "answer": 1}, r"row 3: .*surrogates not allowed"),
+        ("no object", r"row 3: is not a JSON object"),
+    ],
+)
+def test_a_bad_row_is_one_line_with_its_number(bad: Any, message: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "sums.jsonl", [*sums(2), bad, *sums(2, 10)])
+    with pytest.raises(ConfigError, match=message) as caught:
+        ReasoningGymDataset(mix(path))
+    assert "\n" not in str(caught.value) and "sums.jsonl" in str(caught.value)
+    path.write_text(path.read_text() + "{broken\n")
+    with pytest.raises(ConfigError, match=r"\(1 more rows are wrong\)"):
+        ReasoningGymDataset(mix(path))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"gcd": {"file": "sums.jsonl"}}, r"tasks\.gcd: is a task of Reasoning Gym; give the file another name"),
+        ({"my sums": {"file": "sums.jsonl"}}, r"'my sums' cannot be the name of a file; use letters, digits and _"),
+        ({"sums": {"file": "sums.jsonl", "config": {"a": 1}}}, r"takes no `config`"),
+        ({"sums": {"file": 5}}, r"must be a path, or a mapping with `path`"),
+        ({"sums": {"file": {"question": "q"}}}, r"needs `path`"),
+        ({"sums": {"file": {"path": "x.csv", "anser": "q"}}}, r"unknown key 'anser'; did you mean answer\?"),
+        ({"sums": {"file": {"path": "x.csv", "answer": 5}}}, r"answer=5: must be a text"),
+        ({"sums": {"file": {"path": "x.csv", "tolerance": -1}}}, r"tolerance=-1: must be a number of at least 0"),
+        ({"sums": {"file": {"path": "x.csv", "scorer": "exakt"}}}, r"scorer='exakt'; did you mean exact\?"),
+        ({"sums": {"file": {"path": "x.csv", "scorer": "json.lods"}}}, r"the module json has no function 'lods'"),
+        ({"sums": {"file": {"path": "x.csv", "scorer": "nowhere.f"}}}, r"No module named 'nowhere'"),
+        ({"sums": {"file": {"path": "nowhere.csv"}}}, r"nowhere\.csv cannot be read: No such file"),
+        ({"sums": {"file": {"path": "sums.txt"}}}, r"sums\.txt: must end with \.jsonl, \.csv or \.parquet"),
+        ({"sums": {"file": {"path": "empty.csv"}}}, r"empty\.csv has no rows"),
+        ({"sums": {"file": {"path": "bad.parquet"}}}, r"bad\.parquet cannot be read"),
+        ({"sums": {"file": {"path": "latin.csv"}}}, r"latin\.csv cannot be read: UnicodeDecodeError"),
+    ],
+)
+def test_bad_settings_are_one_clear_line(
+    spec: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("sums.jsonl", "sums.txt", "empty.csv", "bad.parquet"):
+        Path(name).write_text("" if name == "empty.csv" else '{"question": "Q", "answer": "A"}\n')
+    Path("latin.csv").write_bytes("question,answer\nWie groß?,1\n".encode("latin-1"))
+    with pytest.raises(ConfigError, match=message) as caught:
+        ReasoningGymDataset(spec)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_with_no_row_for_evaluation_is_told_about_eval_path(tmp_path: Path) -> None:
+    path = write(tmp_path / "sums.csv", sums(1))
+    ReasoningGymDataset(mix(path)).item(5)
+    with pytest.raises(ConfigError, match=r"none of the 1 rows of .* name a file for it as `eval_path`"):
+        _ = EvalSet(mix(path)).items
+
+
+def test_rows_too_long_for_the_prompt_are_counted(fifty: Path) -> None:
+    class Tokenizer:
+        def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> list[int]:
+            return list(range(len(messages[-1]["content"])))
+
+    limits: dict[str, Any] = {"tokenizer": Tokenizer(), "max_prompt_length": 14}
+    with pytest.raises(ConfigError, match=r"row 11: its prompt has 15 tokens, .*max_prompt_length=14 \(\d+ more rows"):
+        ReasoningGymDataset(mix(fifty, eval_path=str(write(fifty.with_name("t.csv"), sums(3, 90)))), **limits)
+
+
+def test_repeated_questions_are_counted(tmp_path: Path, warnings: list[str]) -> None:
+    path = write(tmp_path / "sums.csv", [*sums(20), *sums(3)])
+    ReasoningGymDataset(mix(path))
+    assert warnings == [f"tasks.sums.file: {path}: 3 of 23 rows repeat the question of an earlier row"]
+
+
+def test_the_mix_can_be_named_by_a_recipe_that_has_it(fifty: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    for text in (
+        f"environment.skyrl_gym.rg_dump.tasks: {{sums: {{file: {fifty}}}}}",
+        f"environment:\n  skyrl_gym.rg_dump:\n    tasks: {{sums: {{file: {fifty}}}}}",
+    ):
+        recipe.write_text(text)
+        assert TaskMix.parse(str(recipe)).files == {"sums": QuestionFile(str(fifty))}
+    recipe.write_text("trainer.epochs: 1")
+    with pytest.raises(ConfigError, match=r"mine\.yaml: has no environment\.skyrl_gym\.rg_dump\.tasks"):
+        TaskMix.parse(str(recipe))
+
+
+def test_what_is_no_number() -> None:
+    for text in ("", "-", ".", "1,23", "1e", "7 apples", "1/0", "٤", "nan", "inf", "1" * 401, "1e9999"):
+        assert read_number(text) is None, text
