@@ -22,7 +22,7 @@ import pytest
 from rg_env.errors import ScorerPoolError
 from rg_env.runner import caller_worker
 from rg_env.scoring import AnswerScore, Scorer, Status
-from tests.scoring.processes import (
+from tests.runner.processes import (
     fork_server_pid,
     fork_servers,
     is_alive,
@@ -43,7 +43,7 @@ def script(body: str, entry: dict[str, Any]) -> list[str]:
         from rg_env.errors import ScorerPoolError
         from rg_env.scoring import Scorer, guard, shared_scorer
         sys.path.insert(0, os.getcwd())
-        from tests.scoring.processes import fork_server_pid, fork_servers, living_children, wait_until
+        from tests.runner.processes import fork_server_pid, fork_servers, living_children, wait_until
         entry = {entry!r}
         guard.admit = lambda entry, answer: (entry, answer, answer)
     """
