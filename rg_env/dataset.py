@@ -234,7 +234,7 @@ class Rows(ABC):
         """
 
     def row(self, index: int) -> dict[str, Any]:
-        """A row in SkyRL's form: data_source, prompt, env_class, reward_spec, extra_info. Raises as `item`."""
+        """A row as SkyRL has it: data_source, prompt, env_class, reward_spec, extra_info. Raises as `item`."""
         messages, env_class, extras, _ = self.example_of(self.item(index))
         return {"data_source": extras["data_source"], "prompt": messages, "env_class": env_class, **extras}
 
@@ -263,7 +263,7 @@ class Rows(ABC):
 
     @staticmethod
     def collate_fn(examples: Iterable[Example]) -> list[dict[str, Any]]:
-        """A batch in the form that SkyRL's trainer expects."""
+        """A batch as SkyRL's trainer expects it."""
         return [
             {"prompt": messages, "env_class": env_class, "env_extras": extras, "uid": uid}
             for messages, env_class, extras, uid in examples
@@ -540,7 +540,7 @@ def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]], count: int, forma
 
 
 def _verl_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row in verl's form, which `rg_env.integrations.verl` scores."""
+    """A row as verl has it, which `rg_env.integrations.verl` scores."""
     reward_model = {"style": row["reward_spec"]["method"], "ground_truth": row["reward_spec"]["ground_truth"]}
     kept = {name: row[name] for name in ("data_source", "prompt", "extra_info")}
     return kept | {"ability": "reasoning_gym", "reward_model": reward_model}

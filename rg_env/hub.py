@@ -29,7 +29,7 @@ def check_hub_model(setting: str, name: str) -> None:
         if isinstance(try_to_load_from_cache(name, "config.json"), str):
             return
         get_hf_file_metadata(hf_hub_url(name, "config.json"), timeout=_SECONDS)
-    except EntryNotFoundError:  # the model is there in a form without this file
+    except EntryNotFoundError:  # the model is there, without this file
         return
     except (OSError, ValueError, httpx.HTTPError) as error:
         right = f"download it with `hf download {name}`, or name a folder ({one_line(error, 200)})"

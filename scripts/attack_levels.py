@@ -35,11 +35,10 @@ from typing import Any
 
 from rg_env.attack.attacks import POLICIES, after_colon, attacks, block_of, numbers_of, words_of
 from rg_env.attack.run import FULLY_RIGHT, often_right
-from rg_env.runner.child_process import Form
 from rg_env.scoring import Scorer
 from rg_env.scoring.base_score import CHEAP
-from rg_env.scoring.parse import normal_form
-from rg_env.scoring.upstream import make_scorer
+from rg_env.scoring.parse import canonical
+from rg_env.scoring.upstream import FormScore, make_scorer
 from rg_env.tasks import hash64, task_names
 from rg_env.tasks.levels import base_options, scale_of, why_cut
 from rg_env.tasks.soundness import in_default_mix, reason_for
@@ -252,9 +251,9 @@ def with_conditions(answers: Answers, entries: Sequence[Entry], known: int) -> N
     """Add the best three programs that take one of two ways: their parts are right most often on the known items."""
     right: dict[str, int] = Counter()
     for bit, (entry, made) in enumerate(zip(entries[:known], answers, strict=False)):
-        answer = normal_form(str(entry["answer"]))
+        answer = canonical(str(entry["answer"]))
         for name, text in made.items():
-            if len(text) < 4 * len(answer) + 20 and normal_form(text) == answer:
+            if len(text) < 4 * len(answer) + 20 and canonical(text) == answer:
                 right[name] += 1 << bit
     questions = [entry["question"].strip() for entry in entries]
     pairs = []
@@ -286,7 +285,7 @@ class InThisProcess:
 
 
 @functools.cache
-def _scorer_of(target: bytes) -> Callable[[bytes], list[Form] | str]:
+def _scorer_of(target: bytes) -> Callable[[bytes], list[FormScore] | str]:
     _, _, task, options = pickle.loads(target)
     return make_scorer(task, options)
 

@@ -242,7 +242,7 @@ def count_scores(name: str, answers: list[tuple[str, str]]) -> Counter[str]:
                 value = scorer.score(response, gold).value if name == "plain" else globals()[name](response, gold)
             except BaseException:
                 value = None
-            counts["unscored" if value is None else "right" if value == 1.0 else "zero"] += 1
+            counts["no value" if value is None else "right" if value == 1.0 else "zero"] += 1
     return counts
 
 
@@ -252,7 +252,7 @@ def score_in_process(name: str, answers: list[tuple[str, str]]) -> str:
     command = [sys.executable, __file__, "score", name]
     done = subprocess.run(command, input=json.dumps(answers), capture_output=True, text=True, check=True)
     counts = json.loads(done.stdout.splitlines()[-1])
-    cells = [SCORERS[name], *(counts.get(key, 0) for key in ("right", "zero", "unscored"))]
+    cells = [SCORERS[name], *(counts.get(key, 0) for key in ("right", "zero", "no value"))]
     return f"| {' | '.join(map(str, cells))} | {time.monotonic() - began:.0f} |"
 
 

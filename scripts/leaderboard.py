@@ -4,7 +4,7 @@
     python scripts/leaderboard.py tables dumps/easy/*
 
 `import` reads what Reasoning Gym's `eval/eval.py` writes: `RUN/CATEGORY/TASK.json`, or `results.json` with all tasks,
-also in the older form with one completion per item. Each item is made again from its published config. If its question
+also the older layout, one completion per item. Each item is made again from its published config. If its question
 is the published one, the responses are scored by rg_env in the lenient format; otherwise they have the status
 `unscored`. The published score is kept beside ours.
 

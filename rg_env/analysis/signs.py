@@ -16,7 +16,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.schema import answered
 from rg_env.scoring import parse_response
-from rg_env.scoring.parse import normal_form
+from rg_env.scoring.parse import canonical
 
 NAMES = ("one answer wins", "no reasoning")
 _ENOUGH_ITEMS = 10
@@ -95,7 +95,7 @@ def _examine(group: GroupRecord, config: RGDumpConfig, phase: _Phase) -> None:
         result.think_blocks += parsed.think is not None
         result.references += reference is not None
         if answer and reference is not None and rollout.base_score >= _WINS:
-            is_wrong = normal_form(answer) != normal_form(reference)
+            is_wrong = canonical(answer) != canonical(reference)
             if is_wrong and len(seen.won.get(answer, ())) < _ENOUGH_ITEMS:
                 seen.won.setdefault(answer, {}).setdefault(group.item, group.group_id)
         if parsed.think is not None and rollout.base_score >= _RIGHT:

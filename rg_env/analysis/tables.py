@@ -252,7 +252,7 @@ def _main_columns(frame: pl.DataFrame) -> dict[str, Show]:
         if each.name == "mean_reward" and (frame["mean_reward"].round(3) == frame["mean_base_score"].round(3)).all():
             continue
         if not (each.rare and (frame[each.name].fill_null(0) < 0.005).all()):
-            columns[each.header] = partial(_figure, each.name, form=each.form)
+            columns[each.header] = partial(_figure, each.name, spec=each.spec)
     if frame["mean_response_tokens"].count():
         columns["tokens\n✓/✗"] = _tokens
     return columns
@@ -288,5 +288,5 @@ def _tokens(row: Row) -> str:
     return "/".join(_UNKNOWN if value is None else f"{value:.0f}" for value in (right, wrong))
 
 
-def _figure(name: str, row: Row, form: str | None = None) -> str:
-    return f"{row[name]:{form}}" if form and row[name] is not None else figure(row[name])
+def _figure(name: str, row: Row, spec: str | None = None) -> str:
+    return f"{row[name]:{spec}}" if spec and row[name] is not None else figure(row[name])

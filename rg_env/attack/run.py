@@ -30,7 +30,7 @@ from rg_env.attack.attacks import Attack, attacks
 from rg_env.errors import describe
 from rg_env.output import cell, console, print_text
 from rg_env.scoring import AnswerScore, Scorer, Status
-from rg_env.scoring.parse import normal_form
+from rg_env.scoring.parse import canonical
 from rg_env.tasks import hash64, task_names
 from rg_env.tasks.levels import base_options
 from rg_env.tasks.mix import TaskMix
@@ -186,7 +186,7 @@ def _scores(scorer: Scorer, entries: Sequence[Entry], attack: Attack) -> tuple[l
         text = attack.answer(str(entry["question"]).strip())
         scored = AnswerScore.without_score(Status.OK) if text is None else scorer.score_answer(entry, text)
         scores.append(scored.score)
-        if text is not None and (entry["answer"] is None or normal_form(text) != normal_form(str(entry["answer"]))):
+        if text is not None and (entry["answer"] is None or canonical(text) != canonical(str(entry["answer"]))):
             earned += scored.score
         if scored.status in CONTAINED and not _had_no_core(scored):
             worst = scored.status

@@ -106,7 +106,7 @@ def parse_name(path: Path) -> DumpFile | None:
 
 
 def list_files(folder: Path, run_id: str | None = None) -> list[DumpFile]:
-    """The files in a folder, of one run or of all, by run, kind and number; several forms of one are all listed."""
+    """The files in a folder, of one run or of all, by run, kind and number; each version of one is listed."""
     paths = set(folder.iterdir())
     for _ in range(10):  # during a rename a listing may show a file twice or not at all
         before, paths = paths, set(folder.iterdir())

@@ -80,9 +80,9 @@ def run_names(runs: Iterable[Run]) -> dict[str, str]:
     """
     runs = list(runs)
     both = [f"{run.model} ({run.folder})" if run.model else run.run_id for run in runs]
-    forms = [both] if len(runs) == 1 else [[run.model for run in runs], [run.folder for run in runs], both]
+    choices = [both] if len(runs) == 1 else [[run.model for run in runs], [run.folder for run in runs], both]
     ids = [run.run_id for run in runs]
-    names = next((form for form in forms if len(set(form)) == len(form) and all(form)), ids)
+    names = next((labels for labels in choices if len(set(labels)) == len(labels) and all(labels)), ids)
     return {run_id: visible(name, one_line=True) for run_id, name in zip(ids, names, strict=True)}
 
 

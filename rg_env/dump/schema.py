@@ -1,4 +1,4 @@
-"""The records of a run: groups of rollouts, their short form in the ledger, what each step was trained on, and the
+"""The records of a run: groups of rollouts, their short version in the ledger, what each step was trained on, and the
 trainer's numbers of each step. Each class is the lines of its files: names, order and types of the keys. Every line of
 a kind has the same keys, and a key's value never changes its type, so that `datasets`, pandas, polars and DuckDB load a
 file unchanged. A line that does not fit its class exactly is damaged. Not covered: numbers that are null in every line
@@ -128,7 +128,7 @@ class RolloutFacts(Struct, frozen=True, kw_only=True):
         truncated: True when the response hit the length limit.
         penalty_factor: in [0, 1]; 1 where no penalty applied.
         policy_version: the weights that generated it, where SkyRL knows.
-        normalized: the score is that of another form of the answer, which `detail` shows (`scorer.normalize`).
+        normalized: the score is that of the answer without formatting, which `detail` shows (`scorer.normalize`).
         custom_reward: what the user's reward function (`reward`) returned, which replaces the base score in the reward;
             None without one, and if it failed (status `reward_error`).
         published_score: the score that the publisher of an imported response gave it, usually in [0, 1]; else None.

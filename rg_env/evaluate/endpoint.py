@@ -5,7 +5,7 @@ every request (a refused key, an unknown model, a quota that is used up). Once t
 about one prompt, such as one that a moderation flags. The API key is read from `OPENAI_API_KEY` and appears in no
 message, even if the server repeats it.
 
-Two kinds of servers return the think block in another form:
+Two kinds of servers return the think block in another way:
 
 - Servers that parse the reasoning and return it apart (`reasoning_content` or `reasoning`): the text is the think block
   and then the content. Tags that the reasoning mentions are not part of the format; they become ‹answer›.

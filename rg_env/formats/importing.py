@@ -101,7 +101,7 @@ class Imported:
         return "; ".join(words)
 
 
-def import_records(name: str, form: Format, source: str | Path, out: str | Path) -> Imported:
+def import_records(name: str, format: Format, source: str | Path, out: str | Path) -> Imported:
     """Write a dump of another program's records.
 
     Args:
@@ -115,10 +115,10 @@ def import_records(name: str, form: Format, source: str | Path, out: str | Path)
     source, out, result = Path(source), Path(out), Imported()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DumpError(f"{out} is not empty: choose another folder for --out")
-    runs = _Reader(source, form).read(result)
+    runs = _Reader(source, format).read(result)
     if not result.rollouts:
         why = f" ({result.left_out[0].removesuffix('; left out')})" if result.left_out else ""
-        raise DumpError(f"{source} has no rollout of {form.program}{why}")
+        raise DumpError(f"{source} has no rollout of {format.program}{why}")
     imported = {"from": name, "source": source.name, "lacks": list(result.lacks.values())}
     _write_runs(runs, out, imported, result)
     return result
@@ -170,13 +170,13 @@ def _joined(rows: Sequence[GroupRecord], run_id: str, call: int, result: Importe
 class _Reader:
     """Reads the rollouts of a source."""
 
-    def __init__(self, source: Path, form: Format) -> None:
-        self._form, self._source, self._paths = form, source, [source]
+    def __init__(self, source: Path, format: Format) -> None:
+        self._format, self._source, self._paths = format, source, [source]
         self._run_id = re.sub(r"[^\w.-]", "-", source.resolve().name.partition(".json")[0])[:100] or "imported"
         if source.is_dir():
-            self._paths = sorted({path for pattern in form.files for path in source.rglob(pattern)})
+            self._paths = sorted({path for pattern in format.files for path in source.rglob(pattern)})
         if not self._paths:
-            raise DumpError(f"{source} has no file of {form.program} ({', '.join(form.files)})")
+            raise DumpError(f"{source} has no file of {format.program} ({', '.join(format.files)})")
 
     def read(self, result: Imported) -> Runs:
         """The rollouts of all files. Records that do not fit are noted."""
@@ -211,7 +211,7 @@ class _Reader:
             record = jsonlines.Reader([content], loads=_loads).read(allow_none=True)
             if not isinstance(record, dict):
                 raise ValueError("not an object")
-            return list(self._form.rows(record, path, place))
+            return list(self._format.rows(record, path, place))
         except KeyError as error:
             raise ValueError(f"has no `{error.args[0]}`") from None
         except (jsonlines.Error, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What the integrations share: items as text columns, responses in any form, verdicts of a whole batch at once.
+"""What the integrations share: items as text columns, responses of any type, verdicts of a whole batch at once.
 
 Invariant: a rollout whose scorer failed is masked, whatever the settings say, so that no trainer learns from its 0.
 """

@@ -15,9 +15,8 @@ from typing import Any
 
 from .failures import LONGEST_REASON, describe
 
-Form = float | str
-"""The result of scoring an answer in one form: a score in [0, 1], or one line saying how the scorer raised."""
-Reply = float | str | list[Form] | dict[str, float]
+Reply = float | str | list[float | str] | dict[str, float]
+"""What a worker can say about a job: JSON of numbers and short texts. The caller checks which of them fit."""
 Answerer = Callable[[bytes], Reply]
 """What a target makes in a child: pickled arguments → reply. It raises for nothing that a model wrote."""
 

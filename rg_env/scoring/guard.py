@@ -7,7 +7,7 @@ Invariants:
   scorer evaluates was written here: a list from its values, arithmetic from its tree (`rg_env.scoring.expressions`), or
   `UNREADABLE`. Only the item's own answer goes back as it is, where the scorer compares it before it evaluates.
 - Upstream scores the new text as it would score the answer; where it does not, the answer is refused.
-- Every correct answer passes in the form that the question asks for.
+- Every correct answer passes in the notation that the question asks for.
 
 There are three kinds of rule, each a table at the end: `REWRITES` for answers that a scorer evaluates, `ENTRIES` for
 texts of an entry that a scorer evaluates, and `CHECKS` for what a scorer rewards wrongly or hangs on; those that decide
@@ -147,7 +147,7 @@ def longest(entry: Entry, limit: int) -> int:
         return limit
 
 
-# -- answers that a scorer evaluates: a list, in the place of the form that the question asks for
+# -- answers that a scorer evaluates: a list, in place of the notation that the question asks for
 
 _LITERAL = re.compile(
     r"""(?:[][(),\s]|-?[ \t]*[0-9]{1,100}(?![0-9A-Za-z_])|'[][()"\w \t,-]*'|"[][()'\w \t,-]*")*+""", re.ASCII
@@ -162,7 +162,7 @@ def _rewrite_list(
 
     Args:
         right_answers: the texts that the scorer accepts as they are.
-        plain: a pattern of the form that the question asks for.
+        plain: a pattern of the notation that the question asks for.
         strips: whether the scorer strips both.
     """
     pattern = re.compile(plain, re.ASCII)
@@ -341,12 +341,12 @@ _MOST_SIGNS = 200
 
 def _is_same_json(entry: Entry, answer: str) -> bool:
     own = entry["answer"].strip()
-    right = _json_form(own)
+    right = _canonical_json(own)
     texts = (answer, answer[answer.find("{") : answer.rfind("}") + 1])
-    return answer.strip() == own or (right is not None and any(_json_form(text) == right for text in texts))
+    return answer.strip() == own or (right is not None and any(_canonical_json(text) == right for text in texts))
 
 
-def _json_form(text: str) -> str | None:
+def _canonical_json(text: str) -> str | None:
     """A text that is equal for equal JSON values, `1.0` and `1` included; None if the text is no JSON."""
 
     def number(digits: str) -> float:

@@ -4,7 +4,7 @@ Invariant: every text has exactly one result, found in one pass over its tags: a
 violation. Time and memory are linear in the length of the text, whatever it contains. Everything that shows or edits
 parts of a response uses the spans of this parser; nothing else interprets the tags.
 
-`unwrapped` and `normal_form` say what is formatting in an answer, without knowing its task.
+`unwrapped` and `canonical` say what is formatting in an answer, without knowing its task.
 """
 
 from __future__ import annotations
@@ -211,10 +211,10 @@ def _closing_brace(text: str, opening: int) -> int:
     return -1
 
 
-def normal_form(answer: str) -> str:
+def canonical(answer: str) -> str:
     """A text that is equal for answers that are the same text but for case and extra whitespace, or the same number.
 
-    >>> normal_form("1, 2 "), normal_form("72.0"), normal_form("1 23"), normal_form("TRUE")
+    >>> canonical("1, 2 "), canonical("72.0"), canonical("1 23"), canonical("TRUE")
     ('1,2', '72', '1 23', 'true')
     """
     text = answer.strip()

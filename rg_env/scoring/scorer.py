@@ -29,7 +29,6 @@ from rg_env.errors import ConfigError, RGEnvError
 from rg_env.processes import usable_cores
 from rg_env.runner.caller_guarded import workers_for
 from rg_env.runner.caller_pool import ScorerPool, wait, wait_async
-from rg_env.runner.child_process import Form
 from rg_env.runner.failures import LONGEST_REASON, Failure, JobFailedError, ProtocolError, describe, reason_of
 from rg_env.scoring import guard
 from rg_env.scoring.base_score import CHEAP, base_score, cheap_answers
@@ -37,7 +36,7 @@ from rg_env.scoring.expressions import Refusal
 from rg_env.scoring.file_scorers import FileQuestion, FileScorers, file_question
 from rg_env.scoring.parse import parse_response, unwrapped
 from rg_env.scoring.types import AnswerScore, ScorerConfig, Status, Verdict
-from rg_env.scoring.upstream import UPSTREAM_MODULES, make_scorer
+from rg_env.scoring.upstream import UPSTREAM_MODULES, FormScore, make_scorer
 from rg_env.settings import check_fields
 from rg_env.tasks.soundness import AUDITED_TASKS
 from rg_env.tasks.upstream.oracles import corrected
@@ -181,15 +180,15 @@ class Scorer(AbstractContextManager["Scorer"]):
             if isinstance(question, str):
                 return AnswerScore.without_score(Status.ERROR, question)
             if question is not None:
-                score_form = partial(self._score_of_file, entry, question)
+                score_text = partial(self._score_of_file, entry, question)
             else:
                 guard.check_size(entry)
-                score_form = partial(self._score_form, corrected(entry), _target_of(task, config))
-            best = await score_form(answer)
-            form = unwrapped(answer) if self._settings.normalize else answer
-            if form == answer or best.score == 1 or best.status in (Status.TIMEOUT, Status.CRASHED):
+                score_text = partial(self._score_text, corrected(entry), _target_of(task, config))
+            best = await score_text(answer)
+            plain = unwrapped(answer) if self._settings.normalize else answer
+            if plain == answer or best.score == 1 or best.status in (Status.TIMEOUT, Status.CRASHED):
                 return best
-            again = await score_form(form)
+            again = await score_text(plain)
         except RGEnvError:
             raise
         except guard.BrokenEntry as broken:
@@ -198,12 +197,12 @@ class Scorer(AbstractContextManager["Scorer"]):
             why = f"the entry cannot be used: {describe(error, LONGEST_REASON)}"
             return AnswerScore.without_score(Status.ERROR, why)
         if again.score > best.score:
-            return replace(again, normalized=True, detail=f"scored as {form[:_SHOWN]!r}")
+            return replace(again, normalized=True, detail=f"scored as {plain[:_SHOWN]!r}")
         had_no_core = again.status is Status.TIMEOUT and again.excused
         return again if had_no_core else best
 
     async def _score_of_file(self, entry: Mapping[str, Any], question: FileQuestion, answer: str) -> AnswerScore:
-        """One form of an answer to a question of a file."""
+        """An answer to a question of a file, as written or unwrapped."""
         return self._refuse_length(entry, answer) or await self._files.score(question, answer)
 
     def _refuse_length(self, entry: Mapping[str, Any], answer: str) -> AnswerScore | None:
@@ -213,8 +212,8 @@ class Scorer(AbstractContextManager["Scorer"]):
         why = f"the answer has {len(answer)} characters, more than {longest}"
         return AnswerScore.without_score(Status.REJECTED, why)
 
-    async def _score_form(self, entry: Mapping[str, Any], target: bytes, answer: str) -> AnswerScore:
-        """One form of an answer, with its base score."""
+    async def _score_text(self, entry: Mapping[str, Any], target: bytes, answer: str) -> AnswerScore:
+        """An answer, as written or unwrapped, with its base score."""
         result = await self._score_upstream(entry, target, answer)
         task, partial_credit = _task_of(entry), self._settings.partial_credit
         if result.raw is None or result.tagged is None or partial_credit == "upstream":
@@ -329,7 +328,7 @@ def _needs_fresh(task: str) -> bool:
     return bool(getattr(dataset_class, "rg_env_fresh", True))
 
 
-def _check_forms(reply: object) -> tuple[Form, Form] | str:
+def _check_forms(reply: object) -> tuple[FormScore, FormScore] | str:
     """What a worker may reply: both forms, or why the item cannot be scored. Raises ProtocolError for all else."""
     if isinstance(reply, str):
         return reason_of(reply)

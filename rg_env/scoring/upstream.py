@@ -6,14 +6,16 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from rg_env.runner.child_process import Form, number_of
+from rg_env.runner.child_process import number_of
 from rg_env.runner.failures import LONGEST_REASON, describe
 
+FormScore = float | str
+"""The score in [0, 1] of one form of an answer (bare, or in tags), or one line saying how the scorer raised."""
 UPSTREAM_MODULES = ["reasoning_gym", "rg_env.tasks.soundness", "rg_env.scoring.upstream"]
 """What `make_scorer` needs. It imports two of them itself, so that other targets do without."""
 
 
-def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Form] | str]:
+def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[FormScore] | str]:
     """What scores answers to this task: pickled (entry, raw, tagged) → both forms. Raises if there is none.
 
     If the scorer raises on an answer and on the item's own as well, the item is at fault, and the reply is the reason.
@@ -27,7 +29,7 @@ def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Fo
     check_audited()
     dataset = reasoning_gym.create_dataset(task, **{**options, "size": 1, "seed": 0})
 
-    def score(request: bytes) -> list[Form] | str:
+    def score(request: bytes) -> list[FormScore] | str:
         try:
             entry, raw, tagged = pickle.loads(request)
         except Exception as error:  # the entry has something that this process cannot make
@@ -44,7 +46,7 @@ def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Fo
     return score
 
 
-def score_form(dataset: Any, entry: dict[str, Any], text: str) -> Form:
+def score_form(dataset: Any, entry: dict[str, Any], text: str) -> FormScore:
     """Score one form of an answer; numbers beyond [0, 1] are clamped. Returns for every exception, even SystemExit."""
     try:
         value = dataset.score_answer(text, entry)

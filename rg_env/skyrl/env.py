@@ -141,7 +141,7 @@ class RGDumpEnv(BaseTextEnv):
 
 
 def as_config(env_config: object) -> RGDumpConfig:
-    """The settings, in any form in which SkyRL passes them.
+    """The settings, of any type that SkyRL passes.
 
     Stock SkyRL has no `rg_dump` in its config and passes an empty mapping, which means the defaults.
 

@@ -72,7 +72,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         """Generate, apply the rules of the groups, record.
 
         Returns:
-            SkyRL's output with final rewards, in SkyRL's form (a float, or a list per token with the reward on the last
+            SkyRL's output with final rewards, as SkyRL has them (a float, or a list per token, the reward on the last
             one), with masked rollouts out of the loss and our metrics added. In training, `group_ids` and `masked` say
             of each row which group it is of, and whether it is kept out of the loss, and `groups` has the group's
             record. Rows of other environments are not changed.

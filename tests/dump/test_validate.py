@@ -19,15 +19,15 @@ from tests.dump.records import RUN_ID, group, rollout, write_record
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sound")
+def undamaged(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undamaged")
     write_record(folder, attempts=2)
     return folder
 
 
 @pytest.fixture
-def record(sound, tmp_path):
-    return shutil.copytree(sound, tmp_path / "record")
+def record(undamaged, tmp_path):
+    return shutil.copytree(undamaged, tmp_path / "record")
 
 
 def _file(folder, kind=FileKind.ROLLOUTS, number=0):

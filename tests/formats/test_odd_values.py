@@ -66,13 +66,13 @@ def places(value):
 @pytest.mark.parametrize("name", FORMATS)
 def test_odd_values_are_refused_or_recorded(name):
     random_numbers = random.Random(42)
-    form = FORMATS[name]
+    format = FORMATS[name]
     for _ in range(1000):
         record = copy.deepcopy(random_numbers.choice(RECORDS[name]))
         container, key = random_numbers.choice(list(places(record)))
         container[key] = copy.deepcopy(random_numbers.choice(ODD))
         try:
-            rows = list(form.rows(record, Path("a.jsonl"), 0))
+            rows = list(format.rows(record, Path("a.jsonl"), 0))
         except (ValueError, KeyError) as error:
             assert "\n" not in str(error)
             continue

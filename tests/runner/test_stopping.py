@@ -22,8 +22,8 @@ import pytest
 
 from rg_env.runner import Failure, ScorerPoolError, caller_worker, guarded
 from rg_env.runner.server_process import Server, _may_pass
-from tests.runner.programs import functions
 from tests.runner.processes import fork_servers, living_children, wait_until
+from tests.runner.programs import functions
 
 ROOT = Path(__file__).parents[2]
 

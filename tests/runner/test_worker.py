@@ -21,9 +21,10 @@ from rg_env.errors import one_line
 from rg_env.runner import caller_worker
 from rg_env.runner.caller_pool import wait
 from rg_env.runner.caller_worker import Limit, Worker
-from rg_env.runner.child_process import Form, serve_requests
+from rg_env.runner.child_process import serve_requests
 from rg_env.runner.failures import JobFailedError, ProtocolError
 from rg_env.scoring.scorer import _check_forms
+from rg_env.scoring.upstream import FormScore
 
 forms = st.floats(0, 1) | st.text(min_size=1).filter(str.strip).map(lambda text: one_line(text, 200))
 
@@ -49,7 +50,7 @@ def with_worker[T](
     return wait(run())
 
 
-def received(sent: bytes) -> tuple[Form, Form] | str:
+def received(sent: bytes) -> tuple[FormScore, FormScore] | str:
     async def ask(worker: Worker, theirs: socket.socket) -> object:
         asyncio.get_running_loop().call_soon(theirs.sendall, sent)
         return await worker.ask(b"target", b"arguments", MINUTE)
@@ -60,7 +61,7 @@ def received(sent: bytes) -> tuple[Form, Form] | str:
 @given(forms, forms)
 @example("\U0001f600" * 200, "\U0001f600" * 200)
 @example("\x1f" * 200, "x" * 200)
-def test_what_a_worker_says_arrives_and_can_be_written_to_a_file(raw: Form, tagged: Form) -> None:
+def test_what_a_worker_says_arrives_and_can_be_written_to_a_file(raw: FormScore, tagged: FormScore) -> None:
     encoded = json.dumps([raw, tagged]).encode() + b"\n"
     assert len(encoded) <= caller_worker._MAX_REPLY_BYTES
     for before, after in zip((raw, tagged), received(encoded), strict=True):

@@ -12,7 +12,7 @@ from rg_env.analysis.reparse import reparse, without_think
 from rg_env.choices import ResponseFormat
 from rg_env.errors import ConfigError
 from rg_env.scoring import ParsedResponse, Scorer, Violation, parse_response
-from rg_env.scoring.parse import normal_form
+from rg_env.scoring.parse import canonical
 
 V = Violation
 LENIENT = ResponseFormat.LENIENT
@@ -260,5 +260,5 @@ GRID = "5 5 5 5 5 5\n5 5 5 5 5 5\n5 5 5 5 5 1"
 def test_answers_are_the_same_but_for_case_and_whitespace_or_as_numbers(
     answer: str, same: list[str], others: list[str]
 ) -> None:
-    assert {normal_form(text) for text in same} == {normal_form(answer)}
-    assert normal_form(answer) not in {normal_form(other) for other in others}
+    assert {canonical(text) for text in same} == {canonical(answer)}
+    assert canonical(answer) not in {canonical(other) for other in others}

@@ -106,5 +106,5 @@ def test_scores_stay_with_their_texts_where_responses_drop_out(tmp_path, monkeyp
         assert said[right(answers[group.rollouts[0].conversation[-2]["content"]])][0] == 1.0
     trained = [rollout.reward for group in groups for rollout in group.rollouts]
     assert [total(reward) for reward in output["rewards"]] == trained
-    sound = [any(mask) for number, mask in enumerate(output["loss_masks"]) if number % 5 != 2]
-    assert sound == [True, False, True, True] * 2, "on a busy machine, the scorer that hangs may get no core: masked"
+    in_loss = [any(mask) for number, mask in enumerate(output["loss_masks"]) if number % 5 != 2]
+    assert in_loss == [True, False, True, True] * 2, "on a busy machine, the scorer that hangs may get no core: masked"

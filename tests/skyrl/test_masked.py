@@ -57,10 +57,10 @@ STEP_WISE = [("grpo", True), ("rloo", True), ("maxrl", True)]
 
 @pytest.mark.parametrize(("estimator", "step_wise"), [*((name, False) for name in ESTIMATORS), *STEP_WISE])
 def test_the_others_are_trained_on_as_if_masked_rollouts_did_not_exist(estimator, step_wise):
-    sound = [("a", 1.0, False), ("a", 0.0, False), ("b", 0.3, False), ("a", 1.0, False), ("b", 0.9, False)]
+    unmasked = [("a", 1.0, False), ("a", 0.0, False), ("b", 0.3, False), ("a", 1.0, False), ("b", 0.9, False)]
     masked = [("a", 2 / 3, True), ("a", 2 / 3, True), ("b", 0.6, True), ("c", 0.0, True), ("c", 0.0, True)]
-    mixed = [*sound[:2], *masked[:3], *sound[2:], *masked[3:]]
-    expected = advantages(estimator, sound, step_wise)
+    mixed = [*unmasked[:2], *masked[:3], *unmasked[2:], *masked[3:]]
+    expected = advantages(estimator, unmasked, step_wise)
     for tokens in (1, TOKENS):
         torch.testing.assert_close(advantages(estimator, mixed, step_wise, tokens), expected)
 

@@ -111,32 +111,32 @@ def _interval(entry: Entry) -> tuple[dict[str, Any], str]:
         The fields to replace, and why the question has no clear answer (empty if it has one): the end is before the
         start; day and month can be swapped (03/04/2024); or truncating and rounding to whole minutes differ.
     """
-    form = entry["metadata"]["format"]
+    pattern = entry["metadata"]["format"]
     span = _SPAN.search(entry["question"])
     asked = _UNIT.search(entry["question"], span.end()) if span else None
-    if span is None or asked is None or len(form) > _LONGEST_FORMAT:
+    if span is None or asked is None or len(pattern) > _LONGEST_FORMAT:
         raise ValueError("the question has no start, end and format")
     written, unit = span.groups(), asked[1]
-    start, end = (datetime.strptime(text, form) for text in written)
+    start, end = (datetime.strptime(text, pattern) for text in written)
     unclear = ""
     difference = end - start
-    if "%d" not in form:
+    if "%d" not in pattern:
         difference %= _DAY  # until midnight
     if difference < timedelta(0):
         unclear = "it ends before it starts"
-    if "%m/%d" in form and _swapped(written, form) not in (None, difference):
+    if "%m/%d" in pattern and _swapped(written, pattern) not in (None, difference):
         unclear = "day and month can be swapped"
     leftover = difference % timedelta(minutes=1)
     if unit.endswith("HH:MM") and leftover >= timedelta(seconds=30):
         unclear = "it is half a minute or more longer than the format can express"
-    shown = (str(start), str(end)) if "%d" in form else (str(start.time()), str(end.time()))
+    shown = (str(start), str(end)) if "%d" in pattern else (str(start.time()), str(end.time()))
     return {"answer": _interval_text(difference, unit), "start_time": shown[0], "end_time": shown[1]}, unclear
 
 
-def _swapped(written: tuple[str | Any, ...], form: str) -> timedelta | None:
+def _swapped(written: tuple[str | Any, ...], pattern: str) -> timedelta | None:
     """The interval with day and month swapped; None if that gives no date, or an end before the start."""
     try:
-        start, end = (datetime.strptime(text, form.replace("%m/%d", "%d/%m")) for text in written)
+        start, end = (datetime.strptime(text, pattern.replace("%m/%d", "%d/%m")) for text in written)
     except ValueError:
         return None
     return end - start if end >= start else None

@@ -147,7 +147,9 @@ def _change(draw, value):
 def damaged_lines(draw, line):
     """A line of a dump as it may be after damage to its bytes or to its values."""
     how = draw(
-        st.sampled_from(["sound", "sound", "values", "values", "bytes", "cut", "glued", "NUL", "blank", "escape"])
+        st.sampled_from(
+            ["undamaged", "undamaged", "values", "values", "bytes", "cut", "glued", "NUL", "blank", "escape"]
+        )
     )
     if how == "values":
         return json.dumps(_change(draw, json.loads(line))).encode() + b"\n"
@@ -155,7 +157,7 @@ def damaged_lines(draw, line):
         place = draw(st.integers(0, len(line) - 2))
         return line[:place] + draw(st.binary(max_size=3)) + line[place + draw(st.integers(0, 3)) :]
     changed = {
-        "sound": line,
+        "undamaged": line,
         "cut": line[: draw(st.integers(0, len(line)))],
         "glued": line[:-1] + line,
         "NUL": b"\0" * 40 + b"\n",
@@ -171,8 +173,8 @@ def damaged_lines(draw, line):
 @given(data=st.data(), kind=st.sampled_from([FileKind.ROLLOUTS, FileKind.LEDGER]), ends=st.booleans())
 def test_objects_and_frames_agree_on_every_line_however_it_is_damaged(tmp_path_factory, data, kind, ends):
     members = [group(k, [1.0, violating(1), rollout(0.5, 2)]) for k in range(3)]
-    sound = [to_line(member) if kind.holds_text else ledger_line(member, FileKind.ROLLOUTS) for member in members]
-    content = b"".join(data.draw(damaged_lines(line)) for line in sound) + b"\n" * ends
+    undamaged = [to_line(member) if kind.holds_text else ledger_line(member, FileKind.ROLLOUTS) for member in members]
+    content = b"".join(data.draw(damaged_lines(line)) for line in undamaged) + b"\n" * ends
     folder = tmp_path_factory.mktemp("damaged")
     path = folder / f"reasoning_gym_environment_{kind}_r_0000.jsonl"
     path.write_bytes(content)

@@ -1,7 +1,7 @@
 """Answers for the guard, and what it says about one.
 
-`answers.json` has written answers, `FORMS` legitimate ways to write the right answer to an item, for every guarded task
-but rush_hour, whose items do not say how they are solved. `attacks.json` has attacks on the scorers that evaluate.
+`answers.json` has written answers, `NOTATIONS` legitimate ways to write the right answer to an item, for every guarded
+task but rush_hour, whose items do not say how they are solved. `attacks.json` has attacks on the scorers that evaluate.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def written(kind: str, task: str = "") -> list[tuple[dict[str, Any], list[str]]]
     return [(entry_of(row["task"], **row["entry"]), row["answers"]) for row in rows if task in ("", row["task"])]
 
 
-Forms = Callable[[str], Iterable[str]]
+Notations = Callable[[str], Iterable[str]]
 SPACED = ("{}", " {}", "{} ", "{}\n", "\n{}\n", "\t{}")
 AROUND = (
     *(*SPACED, "\n{}", "{}\r\n", "{}\u00a0"),
@@ -97,7 +97,11 @@ def _boards(answer: str) -> list[str]:
     board = json.loads(answer)
     cells = [[[kind(cell) for cell in row] for row in board] for kind in (int, float, bool)]
     return [
-        *(json.dumps(form, **style) for form in cells for style in ({}, {"separators": (",", ":")}, {"indent": 1})),
+        *(
+            json.dumps(notation, **style)
+            for notation in cells
+            for style in ({}, {"separators": (",", ":")}, {"indent": 1})
+        ),
         re.sub(r"(\d)", r"\g<1>.00", answer),
     ]
 
@@ -145,14 +149,18 @@ def _decimals(answer: str) -> list[str]:
 def _integrals(answer: str) -> list[str]:
     bare = answer.removesuffix(" + C")
     constants = ("C_1", "C_0", "C1", "c", "c_1", "K", "k", "D", "const", "constant", "5", "C + 0", "pi", "0*X + C")
-    forms = [answer, re.sub(r"\b(\d+)/(\d+)\b", r"Rational(\1, \2)", answer), re.sub(r"/(\d+)", r"*S(1)/\1", answer)]
-    return [*_decimals(answer), *forms, bare, *(f"{bare} + {constant}" for constant in constants)]
+    notations = [
+        answer,
+        re.sub(r"\b(\d+)/(\d+)\b", r"Rational(\1, \2)", answer),
+        re.sub(r"/(\d+)", r"*S(1)/\1", answer),
+    ]
+    return [*_decimals(answer), *notations, bare, *(f"{bare} + {constant}" for constant in constants)]
 
 
 def _json(answer: str) -> list[str]:
     value = json.loads(answer)
-    forms = [json.dumps(value, separators=(",", ":")), json.dumps(value, indent=2)]
-    return forms if isinstance(value, dict) else []
+    notations = [json.dumps(value, separators=(",", ":")), json.dumps(value, indent=2)]
+    return notations if isinstance(value, dict) else []
 
 
 def _solutions(answer: str) -> list[str]:
@@ -167,7 +175,7 @@ _AS_IT_IS = (
     *("acre", "binary_matrix", "course_schedule", "isomorphic_strings", "mahjong_puzzle", "n_queens"),
     *("propositional_logic", "ransom_note", "spiral_matrix", "string_insertion", "syllogism", "time_intervals"),
 )
-FORMS: dict[str, Forms] = {
+NOTATIONS: dict[str, Notations] = {
     **dict.fromkeys(_AS_IT_IS, lambda answer: []),
     "codeio": _json,
     "coin_flip": _probabilities,
@@ -192,7 +200,7 @@ FORMS: dict[str, Forms] = {
 
 
 def variants(entry: Mapping[str, Any], around: Iterable[str] = SPACED) -> list[str]:
-    """The right answer to the item in all of its forms, each in each of the surroundings."""
+    """The right answer to the item in all of its notations, each in each of the surroundings."""
     answer = answer_of(entry)
-    forms = dict.fromkeys((answer, *FORMS[entry["metadata"]["source_dataset"]](answer)))
-    return list(dict.fromkeys(surroundings.format(form) for form in forms for surroundings in around))
+    notations = dict.fromkeys((answer, *NOTATIONS[entry["metadata"]["source_dataset"]](answer)))
+    return list(dict.fromkeys(surroundings.format(notation) for notation in notations for surroundings in around))

@@ -21,7 +21,7 @@ from tests.scoring.guard.right_answers import (
     AROUND,
     ATTACKS,
     CANARY,
-    FORMS,
+    NOTATIONS,
     answer_of,
     entry_of,
     item_of,
@@ -109,7 +109,7 @@ def test_every_written_variant_that_the_raw_scorer_rewards_passes(task: str) -> 
             assert dataset.score_answer(answer, copy.deepcopy(entry)) >= 0.1, answer
 
 
-@pytest.mark.parametrize("task", FORMS)
+@pytest.mark.parametrize("task", NOTATIONS)
 def test_right_answers_pass_however_they_are_written(cured_items: Items, task: str) -> None:
     """Where spaces are all that is around them, even those that upstream gives a part of the score."""
     dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
@@ -122,7 +122,7 @@ def test_right_answers_pass_however_they_are_written(cured_items: Items, task: s
 
 
 def test_the_forms_cover_every_guarded_task() -> None:
-    assert set(FORMS) == (guard.REWRITES | guard.CHECKS).keys() - {"rush_hour"}
+    assert set(NOTATIONS) == (guard.REWRITES | guard.CHECKS).keys() - {"rush_hour"}
 
 
 def _upstream(dataset: Any, answer: str, entry: dict[str, Any]) -> float:
