@@ -129,8 +129,8 @@ def guarded(
     def make_pool(target: bytes) -> ScorerPool:
         size = workers_for(workers, usable_cores())
         memory_mb = _MEMORY_MB if sandbox else 0
-        prepared = pickle.dumps((target, pairs)) if fresh else b""
-        return ScorerPool(size, timeout, lambda: modules, memory_mb, fresh=fresh, prepared=prepared)
+        preparation = pickle.dumps((target, pairs)) if fresh else b""
+        return ScorerPool(size, timeout, lambda: modules, memory_mb, fresh=fresh, preparation=preparation)
 
     return Guarded(path, make_pool)
 

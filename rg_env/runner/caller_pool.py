@@ -180,7 +180,8 @@ class ScorerPool:
         modules: names what the workers have imported, when a server starts.
         memory_mb: how far a worker may grow beyond its imports, in MiB of address space; 0: without a sandbox.
         fresh: each job gets a worker that has had none.
-        prepared: a pickle of (target, examples) that the server makes ready before it forks; empty: of none.
+        preparation: a pickle of (target, examples): the server is a prepared one, which makes the target ready and
+            calls the examples before it forks. Empty: it is none.
     """
 
     def __init__(
@@ -190,14 +191,14 @@ class ScorerPool:
         modules: Callable[[], list[str]],
         memory_mb: int = 1024,
         fresh: bool = False,
-        prepared: bytes = b"",
+        preparation: bytes = b"",
     ) -> None:
         # Outside of the sandbox there may be threads and children, whose CPU time the process does not show.
         self._cpu_seconds = timeout if memory_mb else math.inf
         self._timeout = timeout
         self._server_limits = (memory_mb << 20, math.ceil(min(timeout, 1e9)))
         self._modules = modules
-        self._fresh, self._prepared = fresh, prepared
+        self._fresh, self._preparation = fresh, preparation
         self._owner = os.getpid()
         self._server: ForkServer | None = None
         self._places = asyncio.Semaphore(size) if isinstance(size, int) else size
@@ -260,7 +261,7 @@ class ScorerPool:
 
     async def _ask(self, worker: Worker, target: bytes, arguments: bytes) -> object:
         """The reply of one worker, which first makes ready for the target. Raises what `Worker.ask` raises."""
-        if not worker.is_prepared and target not in worker.prepared:
+        if not worker.is_forked_ready and target not in worker.ready_targets:
             await self._make_ready(worker, target)
         worker.jobs += 1
         return await worker.ask(target, arguments, Limit(self._cpu_seconds, _WALL_FACTOR * self._timeout))
@@ -272,12 +273,12 @@ class ScorerPool:
             raise JobFailedError(Failure.ERROR, f"it was not ready in {_PREPARE_SECONDS:g} s") from None
         if reply != 0.0:
             raise JobFailedError(Failure.ERROR, reason_of(reply))
-        worker.prepared.add(target)
+        worker.ready_targets.add(target)
 
     def _idle_worker(self, target: bytes) -> Worker | None:
-        """One that has prepared the target if there is any."""
+        """One that has made the target ready, if there is any."""
         while self._idle:
-            worker = max(self._idle, key=lambda worker: target in worker.prepared)
+            worker = max(self._idle, key=lambda worker: target in worker.ready_targets)
             self._idle.remove(worker)
             if worker.is_usable():
                 return worker
@@ -291,7 +292,7 @@ class ScorerPool:
             server = self._server
             try:
                 if server is None:
-                    server = self._server = ForkServer(*self._server_limits, self._modules(), self._prepared)
+                    server = self._server = ForkServer(*self._server_limits, self._modules(), self._preparation)
                 return await server.fork()
             except (EOFError, OSError) as error:
                 reason = describe(error)
@@ -300,7 +301,7 @@ class ScorerPool:
                 self._check_usable()  # closed meanwhile, with the server's files
                 if server is not None and server is self._server:
                     reason = self._replace(server, error)
-                if isinstance(error, TimeoutError) and self._prepared and server and not server.has_started:
+                if isinstance(error, TimeoutError) and self._preparation and server and not server.has_started:
                     raise JobFailedError(Failure.ERROR, f"it was not ready in {START_SECONDS:g} s") from None
         self._check_usable()
         raise ScorerPoolError(f"the scorer processes do not start; the last error: {reason}")

@@ -62,13 +62,13 @@ class ForkServer:
         memory_bytes: how far a worker may grow, in bytes of address space; 0: without a sandbox.
         cpu_seconds: CPU time that one answer may take.
         modules: what to import.
-        prepared: a pickle of (target, examples) that the server makes ready before it forks; empty: of none.
+        preparation: a pickle of (target, examples) that the server makes ready before it forks; empty: of none.
 
     Attributes:
         has_started: whether it has forked a worker.
     """
 
-    def __init__(self, memory_bytes: int, cpu_seconds: int, modules: Sequence[str], prepared: bytes = b"") -> None:
+    def __init__(self, memory_bytes: int, cpu_seconds: int, modules: Sequence[str], preparation: bytes = b"") -> None:
         self.has_started = False
         self._numbers = itertools.count()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (unlike a pipe, a file never blocks the writer)
@@ -76,7 +76,7 @@ class ForkServer:
         # A server that does not read (it was stopped) must not block this thread: a full socket is an error.
         self._control.setblocking(False)
         with theirs, tempfile.TemporaryFile() as stdin:
-            stdin.write(prepared)
+            stdin.write(preparation)
             stdin.seek(0)
             arguments = map(str, (theirs.fileno(), os.getpid(), memory_bytes, cpu_seconds))
             self.process = subprocess.Popen(
@@ -160,15 +160,15 @@ class Worker:
 
     Attributes:
         pid: 0 until the worker has said it.
-        is_prepared: whether it was forked with its target ready.
-        prepared: the targets that it has made ready itself.
+        is_forked_ready: whether its server had made the target ready before it forked.
+        ready_targets: those that it has made ready itself.
         jobs: how many it was given.
     """
 
     def __init__(self, sock: socket, end_process: Callable[[], None]) -> None:
         self.pid = 0
-        self.is_prepared = False
-        self.prepared: set[bytes] = set()
+        self.is_forked_ready = False
+        self.ready_targets: set[bytes] = set()
         self.jobs = 0
         self._sock = sock
         self._sock.setblocking(False)
@@ -198,7 +198,7 @@ class Worker:
             if monotonic() >= end:
                 raise TimeoutError(f"no worker within {START_SECONDS:g} s")
             await self._wait_for_message(end - monotonic())
-        self.pid, missing, self.is_prepared = json.loads(first)
+        self.pid, missing, self.is_forked_ready = json.loads(first)
         _warn_about(tuple(f"{name} ({reason})" for name, reason in missing.items()))
 
     async def ask(self, target: bytes, arguments: bytes, limit: Limit) -> object:

@@ -133,7 +133,7 @@ class Server:
                 os._exit(0)
 
     def _be_worker(self, connection: socket.socket, server: int) -> None:
-        """What a worker does: its first message is its pid, what its sandbox lacks, and whether it is prepared."""
+        """What a worker does: its first message is its pid, what its sandbox lacks, and whether it is forked ready."""
         self._control.close()
         os.setpgid(0, 0)
         die_with_parent()
@@ -169,7 +169,7 @@ def _import(name: str) -> None:
 
 def main(control_fd: str, parent: str, memory_bytes: str, cpu_seconds: str, *modules: str) -> None:
     """Run the server with its command-line arguments. What it prepares comes from standard input."""
-    # What is imported or prepared may hang, and the loop that looks for the parent has not begun. The parent's thread
+    # An import or the preparation may hang, and the loop that looks for the parent has not begun. The parent's thread
     # that started this process is its private one, which lasts as long as the parent.
     die_with_parent()
     if os.getppid() != int(parent):
@@ -182,9 +182,9 @@ def main(control_fd: str, parent: str, memory_bytes: str, cpu_seconds: str, *mod
     except BaseException as error:
         _exit(error, _CANNOT_SERVE_NOW if _may_pass(error) else CANNOT_SERVE)
     try:
-        prepared = sys.stdin.buffer.read()
-        if prepared:
-            server.prepare(*pickle.loads(prepared))
+        preparation = sys.stdin.buffer.read()
+        if preparation:
+            server.prepare(*pickle.loads(preparation))
     except BaseException as error:
         _exit(error, CANNOT_SERVE)
     gc.collect()

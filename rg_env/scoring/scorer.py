@@ -94,8 +94,8 @@ class Scorer(AbstractContextManager["Scorer"]):
         # Tasks that users' modules bring evaluate what they like, so each answer gets a process of its own.
         self._guests = ScorerPool(self._places, timeout, _all_modules, fresh=True)
         self._unfresh_guests = ScorerPool(self._places, timeout, _all_modules)
-        self._prepared: dict[bytes, ScorerPool] = {}
-        """Of tasks with their default options, by target; the least recently used is first."""
+        self._prepared_pools: dict[bytes, ScorerPool] = {}
+        """Pools with a prepared server, by target: a task with its default options. The least recently used is first."""
         self._files = FileScorers(self.workers, timeout)
 
     def score_answer(
@@ -273,22 +273,22 @@ class Scorer(AbstractContextManager["Scorer"]):
         # Options come with a request or a dump: they are set up in the sandboxed process of the answer only.
         if target != _target_of(task, {}):
             return self._guests
-        pool = self._prepared.pop(target, None)
+        pool = self._prepared_pools.pop(target, None)
         if pool is None:
             await self._end_least_used()
-            ready = pickle.dumps((target, []))
-            pool = ScorerPool(self._places, self._settings.timeout, _all_modules, fresh=True, prepared=ready)
+            preparation = pickle.dumps((target, []))
+            pool = ScorerPool(self._places, self._settings.timeout, _all_modules, fresh=True, preparation=preparation)
             if self.closed:
                 return self._guests  # which says so
-        self._prepared[target] = pool
+        self._prepared_pools[target] = pool
         return pool
 
     async def _end_least_used(self) -> None:
         """End prepared processes until there is room for one more. Those that are scoring stay."""
-        for target in [target for target, pool in self._prepared.items() if not pool.running]:
-            if len(self._prepared) < _MOST_PREPARED:
+        for target in [target for target, pool in self._prepared_pools.items() if not pool.running]:
+            if len(self._prepared_pools) < _MOST_PREPARED:
                 return
-            await self._prepared.pop(target).shut()
+            await self._prepared_pools.pop(target).shut()
 
     @property
     def closed(self) -> bool:
@@ -296,7 +296,7 @@ class Scorer(AbstractContextManager["Scorer"]):
 
     def close(self) -> None:
         """End the processes. May be called more than once."""
-        for pool in (self._pool, self._guests, self._unfresh_guests, *self._prepared.values()):
+        for pool in (self._pool, self._guests, self._unfresh_guests, *self._prepared_pools.values()):
             pool.close()
         self._files.close()
 

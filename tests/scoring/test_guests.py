@@ -57,5 +57,5 @@ def test_prepared_processes_are_few_and_the_least_recently_used_ends(monkeypatch
     with Scorer(workers=1) as scorer:
         for task in ("evaluating", "second", "evaluating", "third"):
             scorer.score_answer(entry(task), "4")
-        kept = [b"evaluating" in target for target in scorer._prepared]
+        kept = [b"evaluating" in target for target in scorer._prepared_pools]
         assert kept == [True, False]
