@@ -55,7 +55,7 @@ from typing import Any
 
 from .caller_worker import START_SECONDS, ForkServer, Limit, Worker
 from .failures import Failure, JobFailedError, ProtocolError, ScorerPoolError, describe, reason_of
-from .server_process import CANNOT_SERVE
+from .protocol import CANNOT_SERVE
 
 logger = logging.getLogger(__package__)
 
@@ -257,7 +257,7 @@ class ScorerPool:
         if self._fresh or worker.jobs >= _JOBS_PER_WORKER or self.closed:
             worker.discard()
         else:
-            self._idle.append(worker)
+            self._keep_idle(worker)
 
     async def _ask(self, worker: Worker, target: bytes, arguments: bytes) -> object:
         """The reply of one worker, which first makes ready for the target. Raises what `Worker.ask` raises."""
@@ -280,10 +280,20 @@ class ScorerPool:
         while self._idle:
             worker = max(self._idle, key=lambda worker: target in worker.ready_targets)
             self._idle.remove(worker)
+            worker.stop_watching()
             if worker.is_usable():
                 return worker
             worker.discard()
         return None
+
+    def _keep_idle(self, worker: Worker) -> None:
+        """Keep a worker for a later job. One that ends meanwhile (an OOM killer) is reaped at once."""
+        self._idle.append(worker)
+        worker.watch(lambda: self._drop_idle(worker))
+
+    def _drop_idle(self, worker: Worker) -> None:
+        self._idle.remove(worker)
+        worker.discard()
 
     async def _new_worker(self) -> Worker:
         """Start a worker, and first a server if there is none. Raises ScorerPoolError, or JobFailedError: not ready."""
@@ -322,7 +332,7 @@ class ScorerPool:
             if self.closed:
                 worker.discard()
             else:
-                self._idle.append(worker)
+                self._keep_idle(worker)
 
     def _replace(self, server: ForkServer, error: Exception) -> str:
         """Make room for a new server if this one has ended or does not answer. Returns what happened."""
@@ -331,9 +341,11 @@ class ScorerPool:
             return f"a worker ended at its start: {describe(error)}"
         self._server = None
         server.kill()
-        reason = _end_of(code, server.last_line())
+        reason = _end_of(code, server)
         logger.debug("scorer processes: %s; starting new ones", reason)
-        if code == CANNOT_SERVE:
+        # A server ends with 0 of itself only when its parent has gone. Before the first fork this was `os._exit(0)` in
+        # a module that it imported, which ends every later attempt, too.
+        if code == CANNOT_SERVE or (code == 0 and not server.has_started):
             self._failure = f"the scorer processes do not start: {reason}"
         return reason
 
@@ -363,11 +375,18 @@ class ScorerPool:
             await asyncio.shield(self._ending)  # ends the workers, so that all who wait for one notice
 
 
-def _end_of(code: int | None, last_line: str) -> str:
-    """How a server ended."""
+def _end_of(code: int | None, server: ForkServer) -> str:
+    """How a server ended, as one line."""
     if code is None:
         return "they did not answer in time"
+    last_line = server.last_line()
     if code == CANNOT_SERVE and last_line:
         return last_line
+    if not last_line:
+        last_line = "without an error message"
+        if code >= 0 and not server.has_started:
+            last_line = (
+                f"one of the modules {', '.join(server.modules)} ends the process when it is imported (os._exit)"
+            )
     how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-    return f"they ended by themselves ({how}): {last_line or 'without an error message'}"
+    return f"they ended by themselves ({how}): {last_line}"

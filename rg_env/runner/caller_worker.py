@@ -30,7 +30,7 @@ from time import clock_gettime, monotonic
 from typing import NamedTuple
 
 from .failures import LONGEST_REASON, Failure, JobFailedError, ProtocolError, one_line
-from .server_process import COMMAND
+from .protocol import COMMAND
 
 logger = logging.getLogger(__package__)
 
@@ -65,10 +65,12 @@ class ForkServer:
         preparation: a pickle of (target, examples) that the server makes ready before it forks; empty: of none.
 
     Attributes:
+        modules: what it imports.
         has_started: whether it has forked a worker.
     """
 
     def __init__(self, memory_bytes: int, cpu_seconds: int, modules: Sequence[str], preparation: bytes = b"") -> None:
+        self.modules = modules
         self.has_started = False
         self._numbers = itertools.count()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (unlike a pipe, a file never blocks the writer)
@@ -185,9 +187,18 @@ class Worker:
             pass
         return False
 
+    def watch(self, report: Callable[[], None]) -> None:
+        """Call `report` when the worker ends, or speaks, although it has no job."""
+        self._loop.add_reader(self._sock, report)
+
+    def stop_watching(self) -> None:
+        """Undo `watch`."""
+        self._loop.remove_reader(self._sock)
+
     def discard(self) -> None:
         """End the process. May be called more than once."""
         if self._sock.fileno() != -1:
+            self._loop.remove_reader(self._sock)  # a closed socket in the loop would be taken for the next one
             self._sock.close()
             self._end_process()
 

@@ -23,7 +23,6 @@ import pickle
 import random
 import signal
 import socket
-import struct
 import sys
 import threading
 import traceback
@@ -35,13 +34,8 @@ from .child_process import Answerer, make_ready, send, serve_requests
 from .child_sandbox import Sandbox
 from .failures import describe, one_line
 from .machine import die_with_parent
+from .protocol import CANNOT_SERVE, CANNOT_SERVE_NOW, COMMAND
 
-COMMAND = struct.Struct("!q")
-"""On the control socket: the number of a worker, with a socket to fork it, without one to kill it."""
-CANNOT_SERVE = 3
-"""Exit code: no later attempt can mend it. The last line that the server wrote says why."""
-_CANNOT_SERVE_NOW = 4
-"""Exit code: a later attempt may succeed, because memory, descriptors or processes were used up."""
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 _LOOKS_FOR_PARENT = 1.0
 
@@ -68,6 +62,7 @@ class Server:
 
     def prepare(self, target: bytes, examples: Sequence[tuple[Any, Any]]) -> None:
         """Make the target ready and try it. Raises ValueError: an example has another value, or threads run."""
+        threads_of_imports = self._count_threads() - 1
         if self._limits[0]:
             self._sandbox.enter_before_forks(self._limits[0])
         try:
@@ -81,6 +76,12 @@ class Server:
             if reply != value:
                 raise ValueError(f"the example {arguments!r:.60} gives {reply!r:.80}, not {value!r:.60}")
         self._random_state = random.getstate()
+        if threads_of_imports:
+            # `fresh=False` imports the same modules before it forks, so it is no remedy.
+            raise ValueError(
+                "threads run after the import of its module, and a process with threads cannot be forked safely: "
+                "start them in the function, not when the module is imported"
+            )
         if self._count_threads() > 1:
             raise ValueError(
                 "threads run after it was set up, and a process with threads cannot be forked safely: "
@@ -180,7 +181,7 @@ def main(control_fd: str, parent: str, memory_bytes: str, cpu_seconds: str, *mod
         # After the imports: it notes which packages may be read.
         server = Server(socket.socket(fileno=int(control_fd)), int(parent), (int(memory_bytes), int(cpu_seconds)))
     except BaseException as error:
-        _exit(error, _CANNOT_SERVE_NOW if _may_pass(error) else CANNOT_SERVE)
+        _exit(error, CANNOT_SERVE_NOW if _may_pass(error) else CANNOT_SERVE)
     try:
         preparation = sys.stdin.buffer.read()
         if preparation:

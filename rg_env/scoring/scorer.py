@@ -95,7 +95,8 @@ class Scorer(AbstractContextManager["Scorer"]):
         self._guests = ScorerPool(self._places, timeout, _all_modules, fresh=True)
         self._unfresh_guests = ScorerPool(self._places, timeout, _all_modules)
         self._prepared_pools: dict[bytes, ScorerPool] = {}
-        """Pools with a prepared server, by target: a task with its default options. The least recently used is first."""
+        """Pools with a prepared server, by target: a task with its default options. The first is the least recently
+        used one."""
         self._files = FileScorers(self.workers, timeout)
 
     def score_answer(

@@ -27,6 +27,11 @@ def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Fo
     from rg_env.tasks.soundness import check_audited
 
     check_audited()
+    if task not in reasoning_gym.factory.DATASETS:
+        raise ValueError(
+            "no module registers it: import one that does before the first answer (not as the main script), or name "
+            "it in `imports` (--imports)"
+        )
     dataset = reasoning_gym.create_dataset(task, **{**options, "size": 1, "seed": 0})
 
     def score(request: bytes) -> list[FormScore] | str:

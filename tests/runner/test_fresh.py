@@ -85,15 +85,38 @@ def test_what_is_raised_cannot_control_a_terminal() -> None:
         assert scorer.score().detail == "ValueError: \\x1b[2Jred"
 
 
-@pytest.mark.parametrize("path", ["tests.runner.programs.script:score", "tests.runner.no_such_module:score"])
-def test_a_module_that_cannot_be_imported_is_said_at_once_and_for_good(
-    path: str, monkeypatch: pytest.MonkeyPatch
+def test_threads_of_an_import_have_another_remedy_because_every_server_imports_the_module(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    path = "tests.runner.programs.threads_at_import:score"
+    monkeypatch.setattr("rg_env.runner.caller_guarded._path_of", lambda scorer: path)  # it imports the module here
+    with guarded(path) as scorer, pytest.raises(ScorerPoolError, match="start them in the function") as raised:
+        scorer.score()
+    assert "fresh" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        ("programs.script", "ends the program when it is imported"),
+        ("programs.exits_at_import", r"exit code 0\): one of the modules .*exits_at_import ends the process"),
+        ("no_such_module", "No module"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_said_at_once_and_for_good(
+    module: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"tests.runner.{module}:score"
     monkeypatch.setattr("rg_env.runner.caller_guarded._path_of", lambda scorer: path)
+    starts: list[object] = []
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **named: starts.append(args) or popen(*args, **named))
     with guarded(path) as scorer:
         for _ in range(2):
-            with pytest.raises(ScorerPoolError, match=r"do not start: .*(ends the program|No module)"):
+            with pytest.raises(ScorerPoolError, match=f"do not start: .*{why}") as raised:
                 scorer.score()
+            assert "\n" not in str(raised.value)
+    assert len(starts) == 1, "nothing is tried again that cannot succeed"
 
 
 def test_the_folder_runs_in_an_empty_project_under_another_name(tmp_path: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,5 +37,14 @@ class SharingDataset(EvaluatingDataset):
     rg_env_fresh = False
 
 
+class WaitingDataset(EvaluatingDataset):
+    """Waits a minute while it is made."""
+
+    def __init__(self, config: GuestConfig) -> None:
+        super().__init__(config)
+        time.sleep(60)
+
+
 register_dataset("evaluating", EvaluatingDataset, GuestConfig)
 register_dataset("sharing", SharingDataset, GuestConfig)
+register_dataset("waiting", WaitingDataset, GuestConfig)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from reasoning_gym.factory import DATASETS
 
+from rg_env.runner import caller_pool, caller_worker
 from rg_env.scoring import Scorer, Status
 from rg_env.scoring import scorer as scorer_module
 from tests.scoring import guest_tasks
@@ -15,7 +16,7 @@ HOSTILE = "__import__('builtins').__dict__.update(eval=lambda answer: 4) or 5"
 
 
 # Importing the module has registered them. Other tests in this process count the tasks of Reasoning Gym.
-GUESTS = {name: DATASETS.pop(name) for name in ("evaluating", "sharing")}
+GUESTS = {name: DATASETS.pop(name) for name in ("evaluating", "sharing", "waiting")}
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +48,31 @@ def test_options_that_cannot_be_set_up_are_an_error_of_the_item() -> None:
         scored = scorer.score_answer(entry("evaluating"), "4", {"right": -1})
         assert scored.status is Status.ERROR
         assert "right must not be negative" in scored.detail
+
+
+@pytest.mark.parametrize("config", [{}, {"right": 5}])
+def test_a_dataset_that_waits_while_it_is_made_is_an_error_and_no_timeout_of_an_answer(
+    config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a prepared process, and, with options, in the process of the answer."""
+    if config:
+        monkeypatch.setattr(caller_pool, "_PREPARE_SECONDS", 0.5)
+    else:
+        monkeypatch.setattr(caller_worker, "START_SECONDS", 4.0)
+    with Scorer(workers=1) as scorer:
+        for _ in range(2):
+            scored = scorer.score_answer(entry("waiting"), "4", config)
+            assert (scored.status, scored.excused) == (Status.ERROR, True)
+            assert "it was not ready in" in scored.detail
+            assert "inf" not in scored.detail
+
+
+def test_a_task_that_no_module_registers_is_an_error_that_names_the_remedy() -> None:
+    with Scorer(workers=1) as scorer:
+        scored = scorer.score_answer(entry("nobodys"), "4")
+    assert scored.status is Status.ERROR
+    assert scored.detail.startswith("no scorer for nobodys: ValueError: no module registers it: import one")
+    assert scored.detail.endswith("or name it in `imports` (--imports)")
 
 
 def test_prepared_processes_are_few_and_the_least_recently_used_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def test_each_form_gets_an_entry_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
             return float(entry["numbers"].pop())
 
     monkeypatch.setattr(reasoning_gym, "create_dataset", lambda *_, **__: Spoiling())
-    assert make_scorer("spoiling", {})(pickle.dumps(({"numbers": [1]}, "4", "4"))) == [1.0, 1.0]
+    assert make_scorer("chain_sum", {})(pickle.dumps(({"numbers": [1]}, "4", "4"))) == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,11 @@
+"""Starts a thread that stays when it is imported."""
+
+from __future__ import annotations
+
+import threading
+
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+
+def score() -> float:
+    return 1.0
