@@ -1,5 +1,6 @@
 """`rg-env dumps export` and `rg-env dumps import`: data sets for training, and the formats of other programs."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ import typer
 
 from rg_env.choices import Think
 from rg_env.cli.base import CommandApp
-from rg_env.cli.options import Force, Selection, print_remarks, spinner
+from rg_env.cli.options import DumpPaths, Force, Selection, locate_dumps, print_remarks, spinner
 from rg_env.output import counted, print_error, print_line
 
 if TYPE_CHECKING:
@@ -158,6 +159,44 @@ def _export_records(name: str, selection: Selection, out: Path, force: bool) -> 
         print_line(f"left out: {counted(result.without_text, 'group')} whose text was not kept")
     print_remarks(dump)
     raise typer.Exit(int(not result.rollouts))
+
+
+@export_app.command()
+def card(
+    paths: DumpPaths,
+    license_name: Annotated[
+        str, typer.Option("--license", metavar="NAME", help="The hub's name of a license, such as cc-by-4.0.")
+    ] = "",
+    force: Force = False,
+) -> None:
+    """Write the README.md with which the Hugging Face hub and `datasets` read a dump folder.
+
+    Then `hf upload USER/NAME FOLDER . --repo-type dataset` publishes it. The manifest beside it has all settings of the
+    run, with the name and paths of this machine.
+
+    Examples:
+      rg-env dumps export card runs/quickstart/dumps
+      rg-env dumps export card runs/quickstart/dumps --license cc-by-4.0 --force
+    """
+    from rg_env.analysis.card import write_card
+    from rg_env.dump import open_run
+    from rg_env.errors import ConfigError
+
+    folders = locate_dumps(paths)
+    if len(folders) > 1:
+        raise ConfigError(f"{len(folders)} dumps are given: a card describes one folder, so give one at a time")
+    folder = folders[0]
+    dump = open_run(folder)
+    with spinner("reading"):
+        written = write_card(dump, folder, license_name=license_name, force=force)
+    print_line(f"{written.path}: configurations {', '.join(written.configs)}")
+    if written.unfinished:
+        print_error(f"{counted(written.unfinished, 'file')} of a run that has not ended left out: make the card again")
+    if not license_name:
+        print_line("fill in its field `license`, or give --license NAME --force")
+    print_line("the manifest has the settings, the name and the paths of this machine: look at it before you publish")
+    print_line(f"to publish: hf upload USER/NAME {shlex.quote(str(folder))} . --repo-type dataset")
+    print_remarks(dump)
 
 
 _IMPORTS = {
