@@ -135,7 +135,7 @@ def test_settings_suites_and_other_files_are_valid(folder):
                     settings = settings if RG_DUMP in settings else {RG_DUMP: settings}
                     (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
                     load_config([str(ROOT / "configs" / "quickstart.yaml"), "settings.yaml"])
-    assert kinds.keys() <= {"", "shell", "python", "python continued", "yaml", "toml"}
+    assert kinds.keys() <= {"", "shell", "python", "python continued", "yaml", "toml", "mermaid"}
 
 
 def test_what_does_not_run_is_counted():
@@ -158,8 +158,8 @@ def words_in(page):
 
 
 def test_the_pages_are_few_and_short():
-    assert len([page for page in PAGES if page.parent == ROOT / "docs"]) <= 15
+    assert len([page for page in PAGES if page.parent == ROOT / "docs"]) <= 16
     assert len([page for page in PAGES if page.parent.name == "evidence"]) <= 8
     pages = [page for page in PAGES if page.name not in ("AGENTS.md", "CONTRIBUTING.md", "benchmarks.md")]
-    assert sum(map(words_in, pages)) <= 24_000  # `make bench` writes all of the last
+    assert sum(map(words_in, pages)) <= 25_000  # `make bench` writes all of the last
     assert words_in(ROOT / "CHANGELOG.md") <= 400

@@ -149,11 +149,13 @@ def test_the_examples_make_tokens_and_time_cost_something():
         return Rollout(verdict(score), tokens, stop_reason, stopwatch=watch)
 
     group = [rollout(1.0, 1000, 1.0), rollout(1.0, 3000, 4.0), rollout(1.0, 100, 1.0, "length")]
+    wrong = [rollout(0.0, 1000, 1.0), rollout(0.0, 1, 4.0)]
     of_tokens = load_reward(RGDumpConfig(reward="examples.costs.of_tokens"))
     of_time = load_reward(RGDumpConfig(reward="examples.costs.of_time"))
-    assert of_tokens.rate(group, RGDumpConfig()) == pytest.approx([0.9, 0.7, -0.01])
+    assert of_tokens.rate(group, RGDumpConfig()) == pytest.approx([0.9, 0.7, 0.0])
     assert of_time.rate(group, RGDumpConfig()) == pytest.approx([1.0, 0.85, 1.0])
     for function in (of_tokens, of_time):
+        assert function.rate(wrong, RGDumpConfig()) == [0.0, 0.0]  # no signal, which would teach to say nothing
         try_reward_function(function)
 
 
