@@ -8,12 +8,14 @@ try, and believes what the child says.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
 import sys
 from typing import Any
 
+import rg_env.runner.server_process  # noqa: F401  (the same warmed process: what is loaded makes a fork slow)
 from rg_env.runner.child_sandbox import Sandbox
 
 
@@ -23,6 +25,8 @@ def main(path: str, warming: str) -> None:
     function = getattr(importlib.import_module(module), name)
     function(*json.loads(warming))
     sandbox = Sandbox()
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin:
         arguments = json.loads(line)
         sys.stdout.write(f"{call_in_fork(function, arguments, sandbox)}\n")

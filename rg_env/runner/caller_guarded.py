@@ -9,9 +9,7 @@ Invariants:
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import json
 import math
 import pickle
 from collections.abc import Callable, Sequence
@@ -20,14 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from .caller_pool import ScorerPool, wait, wait_async
-from .child_process import Reply, number_of
-from .failures import LONGEST_REASON, ConfigError, Failure, JobFailedError, ProtocolError, describe, reason_of
+from .child_process import find_function, make_answerer, plain_value
+from .failures import ConfigError, Failure, JobFailedError, ProtocolError, describe, reason_of
 from .machine import usable_cores
 
 Value = float | dict[str, float]
 Example = tuple[tuple[Any, ...], Any]
 """Arguments of a call, and the value that it must have."""
-_LONGEST_REPLY = 8000
 _MEMORY_MB = 1024
 
 
@@ -52,7 +49,7 @@ class Guarded(AbstractContextManager["Guarded"]):
     """A function in processes of its own, which start with the first call. Made by `guarded`. Thread-safe."""
 
     def __init__(self, path: str, pool: Callable[[bytes], ScorerPool]) -> None:
-        self._target = pickle.dumps((__name__, "make_answerer", path))
+        self._target = pickle.dumps((make_answerer.__module__, make_answerer.__name__, path))
         self._pool = pool(self._target)
 
     def score(self, *args: Any) -> GuardedScore:
@@ -124,7 +121,7 @@ def guarded(
     pairs = [_as_example(example) for example in examples]
     _need(all(pairs), "examples", examples, right)
     _need(fresh or not pairs, "examples", examples, "need fresh=True")
-    modules = [__name__, path.partition(":")[0]]
+    modules = [make_answerer.__module__, path.partition(":")[0]]
 
     def make_pool(target: bytes) -> ScorerPool:
         size = workers_for(workers, usable_cores())
@@ -141,7 +138,7 @@ def _path_of(scorer: str | Callable[..., Any]) -> str:
     right = "must be a function at the top of a module that other processes can import, as module:function"
     _need("<" not in path and not path.startswith("__main__:"), "guarded", path, right)
     try:
-        function = _find(path)
+        function = find_function(path)
     except (Exception, SystemExit) as error:  # a script ends the program when it is imported
         raise ConfigError(f"guarded={path!r}: {right} ({describe(error)})") from error
     _need(callable(function) and not inspect.iscoroutinefunction(function), "guarded", path, right)
@@ -156,7 +153,7 @@ def _as_example(example: object) -> Example | None:
     arguments, value = example
     if not isinstance(arguments, (tuple, list)):
         return None
-    number = _plain(value)
+    number = plain_value(value)
     return None if isinstance(number, str) else (tuple(arguments), number)
 
 
@@ -185,34 +182,6 @@ def _is_number(value: object) -> bool:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def make_answerer(path: str) -> Callable[[bytes], Reply]:
-    """What a worker does for this function."""
-    function = _find(path)
-
-    def answer(arguments: bytes) -> Reply:
-        try:
-            return _plain(function(*pickle.loads(arguments)))
-        except BaseException as error:
-            return describe(error, LONGEST_REASON)
-
-    return answer
-
-
-def _find(path: str) -> Any:
-    module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
-
-
-def _plain(value: Any) -> Reply:
-    """A value as JSON has it, or the reason why it is none."""
-    values = value if isinstance(value, dict) else {"": value}
-    numbers = {key: number for key, each in values.items() if (number := number_of(each)) is not None}
-    are_named = len(numbers) == len(values) and all(isinstance(key, str) for key in numbers)
-    if are_named and len(json.dumps(numbers)) < _LONGEST_REPLY:
-        return numbers if isinstance(value, dict) else numbers[""]
-    return f"the scorer returned {value!r:.60}, which is no finite number and no small dict of finite numbers"
 
 
 def _check(reply: object) -> Value | str:

@@ -174,6 +174,8 @@ class Worker:
         self.jobs = 0
         self._sock = sock
         self._sock.setblocking(False)
+        # The loop gets the number: it formats what it does not know as a text, which for a socket takes system calls.
+        self._fd = sock.fileno()
         self._end_process = end_process
         self._loop = asyncio.get_running_loop()
 
@@ -189,16 +191,16 @@ class Worker:
 
     def watch(self, report: Callable[[], None]) -> None:
         """Call `report` when the worker ends, or speaks, although it has no job."""
-        self._loop.add_reader(self._sock, report)
+        self._loop.add_reader(self._fd, report)
 
     def stop_watching(self) -> None:
         """Undo `watch`."""
-        self._loop.remove_reader(self._sock)
+        self._loop.remove_reader(self._fd)
 
     def discard(self) -> None:
         """End the process. May be called more than once."""
         if self._sock.fileno() != -1:
-            self._loop.remove_reader(self._sock)  # a closed socket in the loop would be taken for the next one
+            self._loop.remove_reader(self._fd)  # a closed socket in the loop would be taken for the next one
             self._sock.close()
             self._end_process()
 
@@ -254,11 +256,11 @@ class Worker:
         """Wait until there is something to read, or until the time is over."""
         over = self._loop.create_future()
         timer = self._loop.call_later(seconds, _settle, over)
-        self._loop.add_reader(self._sock, _settle, over)
+        self._loop.add_reader(self._fd, _settle, over)
         try:
             await over
         finally:
-            self._loop.remove_reader(self._sock)
+            self._loop.remove_reader(self._fd)
             timer.cancel()
 
     def _read(self) -> bytes | None:

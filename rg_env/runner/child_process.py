@@ -15,13 +15,15 @@ from typing import Any
 
 from .failures import LONGEST_REASON, describe
 
+_LONGEST_REPLY = 8000
+"""Characters of a dict in JSON: what the caller reads at once has to hold it."""
 Reply = float | str | list[float | str] | dict[str, float]
 """What a worker can say about a job: JSON of numbers and short texts. The caller checks which of them fit."""
 Answerer = Callable[[bytes], Reply]
 """What a target makes in a child: pickled arguments → reply. It raises for nothing that a model wrote."""
 
 
-def serve_requests(connection: socket.socket, answerers: dict[bytes, Answerer]) -> None:
+def serve_requests(connection: socket.socket, answerers: dict[bytes, Answerer], is_last: bool = False) -> None:
     """Serve requests, pickled pairs of target and arguments, until the other end closes (EOFError).
 
     A request without arguments makes the target ready, once; the reply is 0.0, or the reason why it cannot. Every other
@@ -29,12 +31,15 @@ def serve_requests(connection: socket.socket, answerers: dict[bytes, Answerer]) 
 
     Args:
         answerers: of the targets that are ready already.
+        is_last: the first reply to arguments is the last one. Ending then is faster than waiting to be killed.
     """
     requests = connection.makefile("rb")
     while True:
         target, arguments = pickle.load(requests)
         if arguments:
             send(connection, answerers[target](arguments))
+            if is_last:
+                return
             continue
         try:
             answerers[target] = make_ready(target)
@@ -53,6 +58,44 @@ def make_ready(target: bytes) -> Answerer:
 def send(connection: socket.socket, message: object) -> None:
     """Send one line of JSON."""
     connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def make_answerer(path: str) -> Callable[[bytes], Reply]:
+    """What answers calls of a function that `guarded` has: pickled arguments → its value, or how it raised."""
+    function = find_function(path)
+
+    def answer(arguments: bytes) -> Reply:
+        try:
+            return plain_value(function(*pickle.loads(arguments)))
+        except BaseException as error:
+            return describe(error, LONGEST_REASON)
+
+    return answer
+
+
+def find_function(path: str) -> Any:
+    """What `module:function` names."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def plain_value(value: Any) -> Reply:
+    """A value as JSON has it, or the reason why it is none."""
+    plain = _plain_dict(value) if isinstance(value, dict) else number_of(value)
+    if plain is None:
+        return f"the scorer returned {value!r:.60}, which is no finite number and no small dict of finite numbers"
+    return plain
+
+
+def _plain_dict(values: dict[Any, Any]) -> dict[str, float] | None:
+    """The dict with floats; None if a key is no text, a value is no number, or the whole is too long for a reply."""
+    plain: dict[str, float] = {}
+    for key, value in values.items():
+        number = number_of(value)
+        if number is None or not isinstance(key, str):
+            return None
+        plain[key] = number
+    return plain if len(json.dumps(plain)) < _LONGEST_REPLY else None
 
 
 def number_of(value: Any) -> float | None:

@@ -30,6 +30,7 @@ from pathlib import Path
 
 from . import child_seccomp as seccomp
 from .failures import ScorerPoolError
+from .machine import libc
 
 LIMITS, PRIVILEGES, LANDLOCK, SECCOMP = "limits", "privileges", "Landlock", "seccomp"
 MEASURES = {
@@ -157,10 +158,9 @@ def _drop_privileges() -> None:
     """Drop all capabilities, so that root cannot lift its limits, and every way to gain new ones."""
     if sys.platform != "linux":
         raise OSError("needs Linux")
-    libc = ctypes.CDLL(None, use_errno=True)
     zero = ctypes.c_ulong(0)
-    _check(libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero))
-    _check(libc.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)))
+    _check(libc().prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero))
+    _check(libc().capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)))
 
 
 def _check(result: int) -> int:
@@ -210,9 +210,8 @@ def make_ruleset(readable: list[str]) -> int:
 
 
 def _landlock(number: int, *arguments: int | bytes | None) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
     values = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
-    return _check(libc.syscall(ctypes.c_long(number), *values))
+    return _check(libc().syscall(ctypes.c_long(number), *values))
 
 
 # -- the trial

@@ -18,6 +18,8 @@ import platform
 import struct
 import sys
 
+from .machine import libc
+
 _PR_SET_SECCOMP = 22
 _MODE_FILTER = 2
 
@@ -106,10 +108,12 @@ def build(machine: str | None = None) -> bytes:
 
 def install(program: bytes) -> None:
     """Filter the system calls of this process for good. Needs `no_new_privs`. Raises OSError if refused."""
-    libc = ctypes.CDLL(None, use_errno=True)
     instructions = ctypes.create_string_buffer(program, len(program))
     descriptor = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
-    if libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_MODE_FILTER), descriptor, ctypes.c_ulong(0), ctypes.c_ulong(0)) != 0:
+    if (
+        libc().prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_MODE_FILTER), descriptor, ctypes.c_ulong(0), ctypes.c_ulong(0))
+        != 0
+    ):
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
 

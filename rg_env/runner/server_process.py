@@ -146,7 +146,8 @@ class Server:
         if self._answerers:
             random.setstate(self._random_state)  # Python seeds anew after a fork; then equal calls had unequal values
         send(connection, [os.getpid(), missing, bool(self._answerers)])
-        serve_requests(connection, self._answerers)
+        # A prepared server forks for fresh pools only, where nobody asks a worker twice.
+        serve_requests(connection, self._answerers, is_last=bool(self._answerers))
 
 
 def _kill(pid: int) -> None:
