@@ -130,10 +130,10 @@ def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
 
     ours(32)()  # starts the scorers and makes them ready
     for threads, env_class, latency, what, goal in (
-        (32, "gsm8k", 0.0, "32 threads; SkyRL with its `gsm8k` environment", Goal(ratio=1.35)),
-        (32, IN_PROCESS, 0.0, "32 threads; SkyRL with `extract_answer` and `score_answer`", Goal(ratio=1.35)),
+        (32, "gsm8k", 0.0, "32 threads; SkyRL with its `gsm8k` environment", Goal(ratio=1.5)),
+        (32, IN_PROCESS, 0.0, "32 threads; SkyRL with `extract_answer` and `score_answer`", Goal(ratio=1.5)),
         (0, "gsm8k", 0.0, "no threads; SkyRL with its `gsm8k` environment", Goal()),
-        (32, "gsm8k", LATENCY, f"32 threads, {LATENCY:g} s of mean latency; SkyRL with `gsm8k`", Goal(ratio=1.05)),
+        (32, "gsm8k", LATENCY, f"32 threads, {LATENCY:g} s of mean latency; SkyRL with `gsm8k`", Goal(ratio=1.1)),
     ):
         engine.latency = latency
         yield Comparison(what, "µs", ours(threads), stock(env_class, threads), "SkyRL's generator", goal=goal)
