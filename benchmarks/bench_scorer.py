@@ -55,7 +55,7 @@ FRESH: dict[str, tuple[str, list[Any]]] = {
 
 
 NOTES = (
-    "A plain function cannot be ten times as fast as a new process: starting Python takes seven times as long as a bare "
+    "A plain function cannot be ten times as fast as a new process: Python starts in seven times the time of a bare "
     "fork with its sandbox. What takes long in a fork are page faults, its end, and the copy of the page tables, which "
     "all grow with what is loaded; so the server does not load the caller's side (asyncio was a third of its memory).",
     "From 32 threads the two cores are full, and the caller's own work counts: a fork is asked for, its start and its "
