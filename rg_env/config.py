@@ -71,8 +71,8 @@ class RGDumpConfig:
     """Write the texts of train groups that are neither."""
     dump_eval_rollouts: bool = True
     """Write the texts of evaluation groups."""
-    rollout_save_score_threshold: float = setting(0.7, at_least=0, at_most=1)
-    """A train group is successful if any base score is strictly greater."""
+    rollout_save_score_threshold: float = setting(0.7, at_least=0, below=1)
+    """A train group is successful if any base score is strictly greater: no score is greater than 1."""
     groups_per_file: int = setting(100, at_least=1)
     """Groups per file, of every kind."""
     dump_fsync: bool = False
@@ -89,9 +89,11 @@ class RGDumpConfig:
     imports: list[str] = field(default_factory=list, metadata={"filled": True})
     """Modules that are imported in every process of the run."""
     reward: str | None = setting(None, filled=True)
-    """`module.function`: maps the rollouts of a group to one finite number each, used in place of the base score."""
+    """`module.function` or `module:function`: maps the rollouts of a group to one finite number each, used in place of
+    the base score."""
     experiment_class: str | None = setting(None, filled=True)
-    """`module.Class`: a subclass of `rg_env.skyrl.experiment.RGExperiment`, which trains in its place."""
+    """`module.Class` or `module:Class`: a subclass of `rg_env.skyrl.experiment.RGExperiment`, which trains in its
+    place."""
 
     # -- hardware
     device: str = setting("cuda", choices=("cuda", "cpu"))

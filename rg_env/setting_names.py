@@ -18,6 +18,45 @@ from rg_env.errors import ConfigError
 
 FILE = "setting_names.txt"
 _FREE_FORM = ".*"
+_NOBODY_SETS = ".fake_int4_qat."
+"""Settings of an experiment of SkyRL's, whose short names are those of common settings elsewhere (`group_size`)."""
+FOREIGN_PAGE = "docs/coming-from.md"
+FOREIGN = frozenset(
+    (
+        "tokenizer_name",
+        "model_name",
+        "group_size",
+        "max_token_length",
+        "batch_size",
+        "total_steps",
+        "steps_per_eval",
+        "use_wandb",
+        "wandb_name",
+        "num_rollouts_to_keep",
+        "num_rollouts_per_group_for_logging",
+        "max_eval_samples",
+        "dataset",
+        "base_url",
+        "num_max_requests_at_once",
+        "inference_weight",
+        "min_batch_allocation",
+        "eval_handling",
+        "eval_limit_ratio",
+        "api_key",
+        "rollout_server_url",
+        "num_requests_for_eval",
+        "complexity_mode",
+        "curriculum_target_accuracy",
+        "mask_too_long_completions",
+        "num_inference_engines",
+        "inference_engine_tensor_parallel_size",
+        "remote_inference_engine_urls",
+        "async_engine",
+        "enable_http_endpoint",
+        "use_sample_packing",
+    )
+)
+"""The last parts of the names in the tables of that page: settings of Atropos and of an older SkyRL."""
 
 
 @functools.cache
@@ -40,6 +79,11 @@ def is_group(name: str) -> bool:
     return any(setting.startswith(f"{name}.") for setting in setting_names())
 
 
+def is_foreign(key: str) -> bool:
+    """Whether a key has a name that only Atropos or an older SkyRL knows."""
+    return key not in setting_names() and key.rpartition(".")[2] in FOREIGN
+
+
 def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:
     """The setting or group that a key names, and the key of a part of its value: `tasks.gcd` is `.gcd` of `tasks`.
 
@@ -50,6 +94,11 @@ def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:
         ConfigError: there is no such setting, or several.
     """
     known = setting_names()
+    if is_foreign(key):
+        message = (
+            f"unknown setting {key!r}, which is of Atropos or an older SkyRL: {FOREIGN_PAGE} says what replaces it"
+        )
+        raise ConfigError(message)
     whole = whole or is_group(key.partition(".")[0])
     head, rest = key, ""
     while head:
@@ -67,11 +116,26 @@ def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:
 
 def _similar(key: str) -> str:
     """What an unknown name may mean, or where all names are."""
-    known = setting_names()
+    if groups := _groups_called(key):
+        return f"did you mean {' or '.join(groups)}?"
+    known = [name for name in setting_names() if _NOBODY_SETS not in name]
     leaves = {name.rpartition(".")[2] for name in known}
     similar = get_close_matches(key.rpartition(".")[2], leaves, n=1, cutoff=0.8)
     names = [name for name in known if name.rpartition(".")[2] in similar]
     names = get_close_matches(key, names, n=1, cutoff=0.8) or names
     if 0 < len(names) <= 3:
         return f"did you mean {' or '.join(names)}?"
-    return f"docs/settings.md lists those of {PREFIX}, and skyrl/train/config/config.py all others"
+    ours = f"docs/settings.md lists those of {PREFIX}, and skyrl/train/config/config.py all others"
+    return f"{ours}; {FOREIGN_PAGE} has those of Atropos and older SkyRL"
+
+
+def _groups_called(key: str) -> list[str]:
+    """The setting `kind` of each group that is called like this, and the group of all of ours, `rg_dump`.
+
+    >>> _groups_called("length_penalty"), _groups_called("rg_dump.tasks")
+    (['environment.skyrl_gym.rg_dump.length_penalty.kind'], ['environment.skyrl_gym.rg_dump.tasks'])
+    """
+    group = PREFIX.rpartition(".")[2]
+    if key.partition(".")[0] == group:
+        return [PREFIX + key.removeprefix(group)]
+    return [name for name in setting_names() if name.endswith(f".{key}.kind")]

@@ -34,7 +34,7 @@ class UserCodeError(ConfigError):
 
 def named_modules(config: RGDumpConfig) -> list[str]:
     """The modules of `imports`, and those of `reward` and `experiment_class`."""
-    objects = [path.rpartition(".")[0] for path in (config.reward, config.experiment_class) if path]
+    objects = [_module_and_name(path)[0] for path in (config.reward, config.experiment_class) if path]
     return list(dict.fromkeys([*config.imports, *objects]))
 
 
@@ -46,7 +46,7 @@ def import_modules(config: RGDumpConfig) -> None:
     """
     for setting in ("reward", "experiment_class"):
         path = getattr(config, setting)
-        need(path is None or path.rpartition(".")[0], f"{PREFIX}.{setting}", path, "write module.name")
+        need(path is None or all(_module_and_name(path)), f"{PREFIX}.{setting}", path, "write module.name")
     names = named_modules(config)
     if not names:
         return
@@ -55,6 +55,16 @@ def import_modules(config: RGDumpConfig) -> None:
     import_named(names)
     allow_modules(config.imports)
     os.environ[IMPORTS] = ",".join(_registered_modules())
+
+
+def _module_and_name(path: str) -> tuple[str, str]:
+    """The parts of `module.name` or `module:name`.
+
+    >>> _module_and_name("my.costs.of_tokens"), _module_and_name("my.costs:of_tokens"), _module_and_name("of_tokens")
+    (('my.costs', 'of_tokens'), ('my.costs', 'of_tokens'), ('', 'of_tokens'))
+    """
+    module, _, name = path.replace(":", ".").rpartition(".")
+    return module, name
 
 
 def modules_of_tasks() -> list[str]:
@@ -72,12 +82,12 @@ def _registered_modules() -> list[str]:
 
 
 def load_object(setting: str, path: str) -> Any:
-    """The object that a setting names as `module.name`.
+    """The object that a setting names as `module.name` or `module:name`.
 
     Raises:
         UserCodeError, ConfigError: there is none.
     """
-    module, _, name = path.rpartition(".")
+    module, name = _module_and_name(path)
     import_named([module])
     if not hasattr(sys.modules[module], name):
         refuse(f"{PREFIX}.{setting}", path, f"the module {module} has no {name!r}")

@@ -5,6 +5,8 @@ import re
 import pytest
 
 from rg_env.config import RGDumpConfig
+from rg_env.errors import ConfigError
+from rg_env.setting_names import FOREIGN, find_setting, setting_names
 from rg_env.skyrl.config import known_settings
 from tests.documents import ROOT
 
@@ -56,6 +58,31 @@ def test_every_setting_of_the_readme_is_named_and_what_replaces_it_exists():
     for name, (settings, note) in ELSEWHERE.items():
         assert name not in known_settings() and set(settings) <= set(known_settings()), name
         assert settings or note, name
+
+
+def test_the_message_for_a_name_elsewhere_names_the_page():
+    leaves = {name.rpartition(".")[2] for name in ELSEWHERE if "." in name or name not in setting_names()}
+    assert leaves - {"entrypoints"} == FOREIGN
+    for name in FOREIGN:
+        with pytest.raises(ConfigError, match=r"docs/coming-from\.md"):
+            find_setting(name)
+    assert find_setting("trainer.policy.model.fake_int4_qat.group_size")
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("group_sise", "coming-from.md"),  # group_size is only that of an experiment, which nobody means
+        ("nonsense", "coming-from.md"),
+        ("length_penalty", "did you mean environment.skyrl_gym.rg_dump.length_penalty.kind?"),
+        ("rg_dump.task", "did you mean environment.skyrl_gym.rg_dump.task?"),
+    ],
+)
+def test_unknown_names_that_are_no_ones(key, message):
+    with pytest.raises(ConfigError) as error:
+        find_setting(key)
+    assert message in str(error.value)
+    assert "fake_int4_qat" not in str(error.value)
 
 
 def test_the_defaults_that_differ_are_all_listed():

@@ -151,7 +151,7 @@ def test_the_examples_make_tokens_and_time_cost_something():
     group = [rollout(1.0, 1000, 1.0), rollout(1.0, 3000, 4.0), rollout(1.0, 100, 1.0, "length")]
     wrong = [rollout(0.0, 1000, 1.0), rollout(0.0, 1, 4.0)]
     of_tokens = load_reward(RGDumpConfig(reward="examples.costs.of_tokens"))
-    of_time = load_reward(RGDumpConfig(reward="examples.costs.of_time"))
+    of_time = load_reward(RGDumpConfig(reward="examples.costs:of_time"))
     assert of_tokens.rate(group, RGDumpConfig()) == pytest.approx([0.9, 0.7, 0.0])
     assert of_time.rate(group, RGDumpConfig()) == pytest.approx([1.0, 0.85, 1.0])
     for function in (of_tokens, of_time):

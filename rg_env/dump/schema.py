@@ -514,6 +514,10 @@ def from_line[R: Record](kind: type[R], line: bytes) -> R:
     except (ValueError, RecursionError) as error:  # of all that msgspec raises, UnicodeDecodeError is a ValueError, too
         what = "not a record" if isinstance(error, msgspec.ValidationError) else "torn or joined to another"
         fault = BadLineError(f"{what}: {error}")
+        if kind is GroupRecord and _is_of_atropos(line):
+            fault = BadLineError(
+                "a line of Atropos' environment: `rg-env dumps import atropos` makes a dump of its files"
+            )
         with suppress(ValueError, RecursionError):
             version = _decoder(Record).decode(line).schema_version
     if version > SCHEMA_VERSION:
@@ -523,6 +527,15 @@ def from_line[R: Record](kind: type[R], line: bytes) -> R:
     if fault:
         raise fault
     return record
+
+
+def _is_of_atropos(line: bytes) -> bool:
+    """Whether a line that is no record has the two keys of Atropos' environment and none of ours."""
+    try:
+        keys = msgspec.json.decode(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(keys, dict) and keys.keys() == {"item_id", "rollouts"}
 
 
 @cache

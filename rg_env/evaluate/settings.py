@@ -15,7 +15,7 @@ from typing import Any
 
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.errors import ConfigError, need, refuse
-from rg_env.setting_names import find_setting, is_group
+from rg_env.setting_names import find_setting, is_foreign, is_group
 from rg_env.settings import fields_of, read_file, read_value, set_value
 from rg_env.user_code import import_modules
 
@@ -201,7 +201,7 @@ def _whole_name(key: str, *, in_file: bool = False) -> str:
         return "".join(find_setting(key, whole=in_file))
     except ConfigError:
         near = get_close_matches(short, ours, cutoff=0.75)
-        if not near:
+        if not near or is_foreign(key):
             raise
         before = f"{PREFIX}." if in_file else ""  # a file has whole names
         shown = " or ".join(f"{before}{name}" for name in near)

@@ -95,7 +95,8 @@ def guarded(
     examples, but never with an argument of `score`. So random generators begin every call in the same state.
 
     Args:
-        scorer: `module:function`, or a function at the top of a module. It returns a number or a flat dict of numbers.
+        scorer: `module:function` or `module.function`, or a function at the top of a module. It returns a number or a
+            flat dict of numbers.
         timeout: CPU seconds per call, above 0; in wall time at most four times that. Without the sandbox only the
             latter counts, because threads and children do not show in the process.
         workers: calls at the same time, at least 1, or `auto` (half of the cores).
@@ -134,7 +135,11 @@ def guarded(
 
 def _path_of(scorer: str | Callable[..., Any]) -> str:
     """`module:function` of a function that other processes can import. Raises ConfigError."""
+    is_name = isinstance(scorer, str)
     path = scorer if isinstance(scorer, str) else f"{scorer.__module__}:{getattr(scorer, '__qualname__', '')}"
+    if is_name and ":" not in path:  # module.function means the same
+        module, _, name = path.rpartition(".")
+        path = f"{module}:{name}" if module else path
     right = "must be a function at the top of a module that other processes can import, as module:function"
     _need("<" not in path and not path.startswith("__main__:"), "guarded", path, right)
     try:
@@ -142,7 +147,7 @@ def _path_of(scorer: str | Callable[..., Any]) -> str:
     except (Exception, SystemExit) as error:  # a script ends the program when it is imported
         raise ConfigError(f"guarded={path!r}: {right} ({describe(error)})") from error
     _need(callable(function) and not inspect.iscoroutinefunction(function), "guarded", path, right)
-    _need(function is scorer or scorer == path, "guarded", path, "is the name of another function than the given one")
+    _need(function is scorer or is_name, "guarded", path, "is the name of another function than the given one")
     return path
 
 

@@ -39,7 +39,8 @@ class QuestionFile:
         path: JSON Lines, CSV or Parquet.
         eval_path: questions for evaluation; without it, a part of `path`.
         question, answer: names of the columns.
-        scorer: `exact`, `number`, `math`, or a function of (answer, row) as `module.function`.
+        scorer: `exact`, `number`, `math`, or a function of (answer, row) as `module.function` or
+            `module:function`.
         tolerance: of `number`, relative to the right answer.
     """
 
@@ -94,6 +95,8 @@ def parse_file(task: str, value: object) -> QuestionFile:
             need_number(f"{place}.tolerance", each, at_least=0)
         elif not isinstance(each, str) or not each:
             raise ConfigError(f"{place}.{key}={each!r}: must be a text")
+    if "scorer" in given:  # module:function means the same, and entries name it in one way
+        given["scorer"] = given["scorer"].replace(":", ".")
     file = QuestionFile(**given)
     _check_scorer(place, file.scorer)
     return file

@@ -142,6 +142,17 @@ def test_a_trajectory_of_another_agent(tmp_path):
     assert contents(first) == ["What?", step, "bin", "Done."]
 
 
+@pytest.mark.parametrize("command", ["stats", "show", "validate"])
+def test_files_of_atropos_that_were_not_imported_name_the_command_that_does(tmp_path, command):
+    """Their names fit the pattern of ours."""
+    (tmp_path / "reasoning_gym_environment_rollouts_a-run_0000.jsonl").write_text(
+        atropos(1, 0).replace(r"\ud800", "") + "\n"
+    )
+    code, output = dumps(command, tmp_path)
+    assert code
+    assert "rg-env dumps import atropos" in output
+
+
 def test_atropos(tmp_path):
     source = tmp_path / "source"
     source.mkdir()

@@ -91,9 +91,14 @@ def test_the_sandbox_is_on_unless_it_is_turned_off(
     assert file.read_text() == "written"
 
 
+def test_a_name_may_have_a_dot_before_the_function() -> None:
+    with guarded("math.factorial") as factorial:
+        assert factorial.score(5).value == 120
+
+
 def test_what_other_processes_cannot_import_and_numbers_out_of_range_are_refused_at_once() -> None:
     here = f"{__name__}:no_such_function"
-    paths = ("__main__:score", "no_such_module:score", here, "math:pi", "math.factorial", "")
+    paths = ("__main__:score", "no_such_module:score", here, "math:pi", "factorial", "")
     for scorer in (lambda: 1.0, wait, *paths):
         with pytest.raises(ConfigError, match="must be a function at the top of a module that other processes can"):
             guarded(scorer)

@@ -41,7 +41,7 @@ OUT_OF_RANGE = {
     "generator.n_samples_per_prompt=1": "at least 2",
     "generator.sampling_params.top_p=1.5": "at most 1",
     f"{ENGINE}.gpu_memory_utilization=90": "at most 1",
-    f"{RG}.rollout_save_score_threshold=1.5": "at most 1",
+    f"{RG}.rollout_save_score_threshold=1": "below 1",
     f"{RG}.length_penalty.threshold=1": "below 1",
 }
 WRONG_CHOICES = {
