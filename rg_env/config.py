@@ -80,8 +80,8 @@ class RGDumpConfig:
 
     # -- logging
     debug_logging: bool = False
-    """Write `rollouts-DATE-TIME.log` beside the log of the run: each rollout's response, extracted and expected answer
-    or violation, scores and reward."""
+    """Write `rollouts-DATE-TIME.log` into the folder `logs` of the run: each rollout's response, extracted and expected
+    answer or violation, scores and reward."""
     suppress_base_env_logs: bool = False
     """Log only warnings and errors of SkyRL."""
 

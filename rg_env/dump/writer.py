@@ -326,7 +326,9 @@ class DumpWriter:
             logger.error("dump: a file with {} lines could not be finished ({})", lines, error)
             return
         if final is not None and file.kind.holds_text:
-            logger.info("dump: {} {} saved in {}", lines, "group" if lines == 1 else "groups", final)
+            saved = f"{counted(lines, 'group')} saved in"
+            # a screen has less room than a log (rg_env.terminal.reports)
+            logger.bind(shown=f"{saved} {final.name}").info("dump: {} {}", saved, final)
 
 
 def _size(record: Record) -> int:

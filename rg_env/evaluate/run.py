@@ -345,6 +345,11 @@ def _differences(old: Any, new: Any, name: str = "") -> Iterator[str]:
 
 
 # ------------------------------------------------------------------------------------------------------- one attempt
+def _folder_of_logs(dump: Path) -> Path:
+    """The folder `logs` of the run that a dump folder belongs to: in it, or beside it if it is called `dumps`."""
+    return dump.with_name("logs") if dump.name == "dumps" else dump / "logs"
+
+
 async def _ask_what_is_left(job: Job, run_id: str, attempt: int, totals: Totals) -> None:
     """Reach the model, and send every request that has no answer yet."""
     limits = job.options.limits
@@ -355,8 +360,11 @@ async def _ask_what_is_left(job: Job, run_id: str, attempt: int, totals: Totals)
             answers = Answers.of_run(job.folder, run_id)  # the writer has completed the ledger of a killed attempt
             left = [number for number in range(len(job.questions)) if number not in answers.complete]
             print_error(_announce(job, answers, len(left)))
+            log = RolloutLog(_folder_of_logs(job.folder)) if job.config.debug_logging else None
+            if log is not None:
+                print_error(f"log of rollouts: {log.path}")
             with _progress(len(job.questions), len(answers.complete), limits.max_tokens_total) as report:
-                state = _Attempt(job, run_id, attempt, connection, answers, writer, totals, report)
+                state = _Attempt(job, run_id, attempt, connection, answers, writer, totals, report, log)
                 await _ask_all(state, left)
         finally:
             totals.missing = writer.close()
@@ -479,6 +487,7 @@ class _Attempt:
     writer: DumpWriter
     totals: Totals
     report: Callable[[Totals], None]
+    log: RolloutLog | None = None
     unanswered_in_succession: int = 0
     refusal: EndpointError | None = None
 
@@ -486,7 +495,6 @@ class _Attempt:
         config = self.job.config
         self.phase = Phase.TRAIN if self.job.command == "collect" else Phase.EVAL
         self.reward = load_reward(config)
-        self.log = RolloutLog(self.writer.folder.parent / "logs") if config.debug_logging else None
         self.requests = asyncio.Semaphore(self.connection.concurrency)
 
     @cached_property

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 VERBOSE = "RG_ENV_VERBOSE"
 """Environment variable: set if the run prints its log instead of writing it to a file."""
+SHOWN = "shown"
 _LONGEST = 2000
 """Characters of one text in a report: a pipe takes 4,096 bytes at once, or nothing."""
 
@@ -64,14 +65,19 @@ class Reports:
         self.send(doing=what, line=what)
 
     def send_warnings(self, modules: tuple[str, ...] = ()) -> None:
-        """From now on, send warnings that this process logs to a file, and all log lines of the user's `modules`."""
+        """From now on, send warnings that this process logs to a file, and all log lines of the user's `modules`.
+
+        A log line that is bound to `shown`, a shorter text, is sent as this text.
+        """
 
         def is_shown(record: Record) -> bool:
-            return record["level"].no >= logger.level("WARNING").no or (record["name"] or "").startswith(modules)
+            is_important = record["level"].no >= logger.level("WARNING").no or SHOWN in record["extra"]
+            return is_important or (record["name"] or "").startswith(modules)
 
         def send(message: Message) -> None:
             level, text = message.record["level"].name.lower(), message.record["message"]
-            self.send(note=f"{level}: {text.partition(chr(10))[0]}")
+            shown = message.record["extra"].get(SHOWN)
+            self.send(note=shown or f"{level}: {text.partition(chr(10))[0]}")
 
         if self.log_to_file:
             logger.add(send, level="INFO", filter=is_shown)
