@@ -1,7 +1,7 @@
 """verl's reward function: called as verl 0.9 calls it, on a row of an exported file.
 
 verl itself is not installed (143 packages). `RECORDED` has the keyword arguments with which `NaiveRewardManager` of the
-released wheel of verl 0.9.0 calls the function, and those that its `default_compute_score` takes.
+released wheels of verl 0.9.0 and 0.9.1 calls the function, and those that its `default_compute_score` takes.
 """
 
 from __future__ import annotations
