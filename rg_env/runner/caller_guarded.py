@@ -48,9 +48,9 @@ class GuardedScore:
 class Guarded(AbstractContextManager["Guarded"]):
     """A function in processes of its own, which start with the first call. Made by `guarded`. Thread-safe."""
 
-    def __init__(self, path: str, pool: Callable[[bytes], ScorerPool]) -> None:
-        self._target = pickle.dumps((make_answerer.__module__, make_answerer.__name__, path))
-        self._pool = pool(self._target)
+    def __init__(self, target: bytes, pool: ScorerPool) -> None:
+        self._target = target
+        self._pool = pool
 
     def score(self, *args: Any) -> GuardedScore:
         """Call the function with these arguments, which must be picklable.
@@ -123,19 +123,23 @@ def guarded(
     _need(all(pairs), "examples", examples, right)
     _need(fresh or not pairs, "examples", examples, "need fresh=True")
     modules = [make_answerer.__module__, path.partition(":")[0]]
-
-    def make_pool(target: bytes) -> ScorerPool:
-        size = workers_for(workers, usable_cores())
-        memory_mb = _MEMORY_MB if sandbox else 0
-        preparation = pickle.dumps((target, pairs)) if fresh else b""
-        return ScorerPool(size, timeout, lambda: modules, memory_mb, fresh=fresh, preparation=preparation)
-
-    return Guarded(path, make_pool)
+    # What the processes make ready: they import this function by its name, and it makes what answers the calls.
+    target = pickle.dumps((make_answerer.__module__, make_answerer.__name__, path))
+    pool = ScorerPool(
+        workers_for(workers, usable_cores()),
+        timeout,
+        modules=lambda: modules,
+        memory_mb=_MEMORY_MB if sandbox else 0,
+        fresh=fresh,
+        preparation=pickle.dumps((target, pairs)) if fresh else b"",
+    )
+    return Guarded(target, pool)
 
 
 def _path_of(scorer: str | Callable[..., Any]) -> str:
     """`module:function` of a function that other processes can import. Raises ConfigError."""
     is_name = isinstance(scorer, str)
+    # A function is named by its place, because only a name can be sent to another process.
     path = scorer if isinstance(scorer, str) else f"{scorer.__module__}:{getattr(scorer, '__qualname__', '')}"
     if is_name and ":" not in path:  # module.function means the same
         module, _, name = path.rpartition(".")
@@ -147,6 +151,7 @@ def _path_of(scorer: str | Callable[..., Any]) -> str:
     except (Exception, SystemExit) as error:  # a script ends the program when it is imported
         raise ConfigError(f"guarded={path!r}: {right} ({describe(error)})") from error
     _need(callable(function) and not inspect.iscoroutinefunction(function), "guarded", path, right)
+    # Other processes find what has this name now: not a function that was decorated or replaced later.
     _need(function is scorer or is_name, "guarded", path, "is the name of another function than the given one")
     return path
 
@@ -192,6 +197,7 @@ def _is_whole(value: object) -> bool:
 def _check(reply: object) -> Value | str:
     if isinstance(reply, str):
         return reason_of(reply)
+    # The worker may be controlled by an answer, so that whatever it says is looked at, value by value.
     values = reply.values() if isinstance(reply, dict) else [reply]
     if not all(isinstance(value, float) and math.isfinite(value) for value in values):
         raise ProtocolError("neither numbers nor a reason")

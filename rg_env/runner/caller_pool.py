@@ -79,6 +79,7 @@ def wait[T](coroutine: Coroutine[Any, Any, T]) -> T:
     Raises:
         ScorerPoolError: the private thread cannot start, or the program is ending.
     """
+    # Not a future of `concurrent.futures`: an exception from a signal handler can leave its lock taken for ever.
     finished: SimpleQueue[asyncio.Task[T]] = SimpleQueue()
     job = _hand_over(coroutine, finished.put)
     try:
@@ -130,6 +131,7 @@ class _Job[T]:
         self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
+        # None if an interrupt came before the loop got the job: then there is nothing to cancel.
         if self._task is not None:
             self._task.cancel()
 
@@ -158,6 +160,7 @@ def _private_loop() -> asyncio.AbstractEventLoop:
 def _start_private_loop() -> asyncio.AbstractEventLoop:
     loop = None
     try:
+        # A daemon: a scorer that nobody closes must not keep the program from ending.
         loop = asyncio.SelectorEventLoop()
         threading.Thread(target=loop.run_forever, name="rg_env runner", daemon=True).start()
     except (OSError, RuntimeError, MemoryError) as error:  # no descriptors, no threads, or the interpreter is ending
@@ -203,6 +206,7 @@ class ScorerPool:
         self._server: ForkServer | None = None
         self._places = asyncio.Semaphore(size) if isinstance(size, int) else size
         self._idle: list[Worker] = []
+        # The event loop keeps only weak references to its tasks.
         self._forking: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
         self._failure: str | None = None
@@ -232,6 +236,9 @@ class ScorerPool:
             self.running += 1
             try:
                 for attempt in range(_TRIES):
+                    # These say that the worker ended or lied, wherever they come from: its start, `ask`, or `check`.
+                    # `_borrowed` has killed it by then. The answer may be innocent (an OOM killer), so it gets a second
+                    # worker; after that the loop ends, and with it the job as CRASHED.
                     with suppress(EOFError, OSError, ProtocolError):
                         async with self._borrowed(target, is_new=attempt > 0) as worker:
                             return check(await self._ask(worker, target, arguments))
@@ -244,6 +251,7 @@ class ScorerPool:
     @asynccontextmanager
     async def _borrowed(self, target: bytes, *, is_new: bool) -> AsyncIterator[Worker]:
         """A worker for one job. After an exception, which may mean that a reply is still to come, it is killed."""
+        # The second attempt gets a new process, because all that are idle may have died of the same thing.
         worker = None if is_new else self._idle_worker(target)
         if worker is None:
             worker = await self._new_worker()
@@ -261,6 +269,7 @@ class ScorerPool:
 
     async def _ask(self, worker: Worker, target: bytes, arguments: bytes) -> object:
         """The reply of one worker, which first makes ready for the target. Raises what `Worker.ask` raises."""
+        # Made ready in a request of its own: the limits of the job begin after it.
         if not worker.is_forked_ready and target not in worker.ready_targets:
             await self._make_ready(worker, target)
         worker.jobs += 1
@@ -306,7 +315,8 @@ class ScorerPool:
                 return await server.fork()
             except (EOFError, OSError) as error:
                 reason = describe(error)
-                # An EOF means that a fork failed, or that the server is ending, which shows a moment later.
+                # An EOF means that a fork failed, or that the server is ending: a process closes its sockets first, and
+                # has an exit code only when it has given back its memory. So `_replace` looks after a pause.
                 await asyncio.sleep(pause)
                 self._check_usable()  # closed meanwhile, with the server's files
                 if server is not None and server is self._server:
@@ -317,7 +327,10 @@ class ScorerPool:
         raise ScorerPoolError(f"the scorer processes do not start; the last error: {reason}")
 
     def _fork_ahead(self) -> None:
-        """Have the next worker of a fresh pool wait forked, unless enough do."""
+        """Have the next worker of a fresh pool wait forked, unless enough do.
+
+        The fork and the sandbox take longer than most calls, and the next call need not wait for them.
+        """
         if len(self._idle) + len(self._forking) < self.running:
             task = asyncio.create_task(self._add_idle())
             self._forking.add(task)
@@ -337,6 +350,9 @@ class ScorerPool:
     def _replace(self, server: ForkServer, error: Exception) -> str:
         """Make room for a new server if this one has ended or does not answer. Returns what happened."""
         code = server.process.poll()
+        # A server that runs and whose socket had room only failed to fork, and stays. A TimeoutError means that it has
+        # not forked within START_SECONDS; a BlockingIOError that commands fill its socket, because it does not read
+        # them: it is stopped or hangs. Both are replaced.
         if code is None and not isinstance(error, (TimeoutError, BlockingIOError)):
             return f"a worker ended at its start: {describe(error)}"
         self._server = None

@@ -121,7 +121,8 @@ class ForkServer:
         """End the process and all its workers."""
         with suppress(OSError):
             self._control.shutdown(SHUT_RDWR)
-        # One that has never forked may be importing, and would finish that first.
+        # It ends when it reads that its socket is closed. One that has never forked may be importing, and would finish
+        # that first, so it is not waited for.
         end = monotonic() + (_EXIT_SECONDS if self.has_started else 0.0)
         while self.process.poll() is None and monotonic() < end:
             await asyncio.sleep(0.005)
@@ -183,7 +184,7 @@ class Worker:
         """Whether the worker is there, and silent as it should be: what it says unasked is forged."""
         try:
             self._sock.recv(1, MSG_PEEK)
-        except BlockingIOError:
+        except BlockingIOError:  # nothing to read: neither a word nor the end
             return True
         except OSError:
             pass
@@ -238,12 +239,15 @@ class Worker:
                 break
             # 3. No: it needed the time to get a core. Look again as soon as it may be.
             pause = min(left, max(_SHORTEST_WAIT, limit.cpu - used))
-        reply = self._read()  # it may be asleep because it has replied
+        # It may be asleep because it has replied after the last look. A reply is in the socket before its worker sleeps,
+        # so one more look is enough.
+        reply = self._read()
         if reply is not None:
             return _decode(reply)
         raise _too_late(limit, used, is_asleep)
 
     async def _send(self, request: bytes, seconds: float) -> None:
+        # Nearly every request fits into the socket at once, which is faster than to ask the loop.
         sent = 0
         with suppress(BlockingIOError):
             sent = self._sock.send(request)
@@ -265,6 +269,8 @@ class Worker:
 
     def _read(self) -> bytes | None:
         """What the worker said, at most one message; None if it has said nothing. Raises EOFError: it has ended."""
+        # One `recv` is one message: a worker sends a line by a single call, and the buffers have room for it. Part of a
+        # line comes from nobody but an answer, and `_decode` refuses it.
         try:
             received = self._sock.recv(_MAX_REPLY_BYTES)
         except BlockingIOError:
@@ -279,6 +285,7 @@ class Worker:
         """CPU time of the worker so far. Outside Linux it is unknown, and wall time takes its place."""
         if sys.platform != "linux":
             return monotonic()
+        # Still readable when the process has died: it is not reaped before this side says so, and nobody gets its pid.
         clock = ~self.pid << 3 | 2  # the clock of a process, as clock_getcpuclockid(3) makes it
         return clock_gettime(clock)
 

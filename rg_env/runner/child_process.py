@@ -33,10 +33,12 @@ def serve_requests(connection: socket.socket, answerers: dict[bytes, Answerer], 
         answerers: of the targets that are ready already.
         is_last: the first reply to arguments is the last one. Ending then is faster than waiting to be killed.
     """
+    # Unpickling is safe in this direction: only the process that asks can write to this socket, and it is trusted.
     requests = connection.makefile("rb")
     while True:
         target, arguments = pickle.load(requests)
         if arguments:
+            # An answerer catches what the function raises. What it does not catch ends the worker: CRASHED.
             send(connection, answerers[target](arguments))
             if is_last:
                 return
@@ -66,6 +68,7 @@ def make_answerer(path: str) -> Callable[[bytes], Reply]:
 
     def answer(arguments: bytes) -> Reply:
         try:
+            # Inside of the `try`: unpickling an argument runs code, and so does `float` of what the function returns.
             return plain_value(function(*pickle.loads(arguments)))
         except BaseException as error:
             return describe(error, LONGEST_REASON)

@@ -54,6 +54,7 @@ class Server:
         self._answerers: dict[bytes, Answerer] = {}
         self._pids: dict[int, int] = {}
         self._killed: list[int] = []
+        # The state that every fork begins with. `prepare` reads it again, because the examples may draw.
         self._random_state = random.getstate()
         # Opened before any sandbox: these files cannot be opened later.
         self._sandbox = Sandbox()
@@ -104,6 +105,7 @@ class Server:
                     continue
                 if not command:
                     break
+                # A socket asks for a fork that talks through it; without one the worker of this number is to end.
                 (number,) = COMMAND.unpack(command)
                 if fds:
                     self._start(number, fds[0])
@@ -127,7 +129,7 @@ class Server:
             pid = os.fork()
             if pid:
                 self._pids[number] = pid
-                return
+                return  # which closes the server's copy of the socket, so that the worker's end is an EOF
             try:
                 self._be_worker(connection, server)
             finally:  # also when the parent has closed the connection
@@ -140,6 +142,7 @@ class Server:
         die_with_parent()
         if os.getppid() != server:  # it died before the line above took effect
             return
+        # What a scorer prints goes nowhere: it could fill the server's file, or be taken for its last words.
         for fd in (0, 1, 2):
             os.dup2(self._nowhere, fd)
         missing = self._sandbox.enter(*self._limits) if self._limits[0] else {}
@@ -152,6 +155,7 @@ class Server:
 
 def _kill(pid: int) -> None:
     """Kill a worker, and its process group if it has got that far."""
+    # Just after the fork it has no group of its own yet, and is killed by its pid alone.
     for kill in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
@@ -200,7 +204,8 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def _exit(error: BaseException, code: int) -> NoReturn:
-    """End the server, although threads that a module started may still run."""
+    """End the server with a last line, although threads that a module started may still run."""
+    # `sys.exit` would wait for these threads.
     sys.stderr.write(f"{one_line(error)}\n")
     sys.stderr.flush()
     os._exit(code)
