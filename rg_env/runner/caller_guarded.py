@@ -125,14 +125,10 @@ def guarded(
     modules = [make_answerer.__module__, path.partition(":")[0]]
     # What the processes make ready: they import this function by its name, and it makes what answers the calls.
     target = pickle.dumps((make_answerer.__module__, make_answerer.__name__, path))
-    pool = ScorerPool(
-        workers_for(workers, usable_cores()),
-        timeout,
-        modules=lambda: modules,
-        memory_mb=_MEMORY_MB if sandbox else 0,
-        fresh=fresh,
-        preparation=pickle.dumps((target, pairs)) if fresh else b"",
-    )
+    preparation = pickle.dumps((target, pairs)) if fresh else b""
+    memory_mb = _MEMORY_MB if sandbox else 0
+    size = workers_for(workers, usable_cores())
+    pool = ScorerPool(size, timeout, lambda: modules, memory_mb, fresh=fresh, preparation=preparation)
     return Guarded(target, pool)
 
 

@@ -77,12 +77,14 @@ class ForkServer:
         self._control, theirs = socketpair()
         # A server that does not read (it was stopped) must not block this thread: a full socket is an error.
         self._control.setblocking(False)
+        python = [sys.executable, "-P", "-m", f"{__package__}.server_process"]
+        numbers = map(str, (theirs.fileno(), os.getpid(), memory_bytes, cpu_seconds))
+        command = [*python, *numbers, *modules]
         with theirs, tempfile.TemporaryFile() as stdin:
             stdin.write(preparation)
             stdin.seek(0)
-            arguments = map(str, (theirs.fileno(), os.getpid(), memory_bytes, cpu_seconds))
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", f"{__package__}.server_process", *arguments, *modules],
+                command,
                 stdin=stdin,
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,
@@ -144,8 +146,10 @@ class ForkServer:
 
 def environment() -> dict[str, str]:
     """The environment variables of the processes."""
-    return {name: os.environ[name] for name in _INHERITED if name in os.environ} | {
-        "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),  # noqa: PTH100
+    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    paths = [os.path.abspath(path) for path in sys.path]  # noqa: PTH100
+    return inherited | {
+        "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONHASHSEED": "0",  # makes scores that depend on the order of a set reproducible
         "OMP_NUM_THREADS": "1",  # a process that forks must have no threads, and the cores are for training
         "OPENBLAS_NUM_THREADS": "1",
@@ -239,8 +243,8 @@ class Worker:
                 break
             # 3. No: it needed the time to get a core. Look again as soon as it may be.
             pause = min(left, max(_SHORTEST_WAIT, limit.cpu - used))
-        # It may be asleep because it has replied after the last look. A reply is in the socket before its worker sleeps,
-        # so one more look is enough.
+        # It may be asleep because it has replied after the last look. A worker sleeps only when its reply is in the
+        # socket, so one more look is enough.
         reply = self._read()
         if reply is not None:
             return _decode(reply)

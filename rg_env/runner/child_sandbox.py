@@ -27,6 +27,7 @@ import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from . import child_seccomp as seccomp
 from .failures import ScorerPoolError
@@ -76,17 +77,15 @@ class Sandbox:
             memory_bytes: how far the process may still grow, in bytes of address space.
             cpu_seconds: CPU time that one answer may take; the process may take ten minutes more in its whole life.
         """
+        limits = [
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_FSIZE, 0),
+            (resource.RLIMIT_NOFILE, _OPEN_FILES),
+            (resource.RLIMIT_NPROC, 0),  # does not apply to root; seccomp does
+            (resource.RLIMIT_CPU, _CPU_SECONDS + cpu_seconds),
+        ]
         with self._keeping_reason(LIMITS):
-            _limit(
-                [
-                    *self._memory_limit(memory_bytes),
-                    (resource.RLIMIT_CORE, 0),
-                    (resource.RLIMIT_FSIZE, 0),
-                    (resource.RLIMIT_NOFILE, _OPEN_FILES),
-                    (resource.RLIMIT_NPROC, 0),  # does not apply to root; seccomp does
-                    (resource.RLIMIT_CPU, _CPU_SECONDS + cpu_seconds),
-                ]
-            )
+            _limit([*self._memory_limit(memory_bytes), *limits])
         with self._keeping_reason(PRIVILEGES):
             _drop_privileges()
         with self._keeping_reason(LANDLOCK):
@@ -196,8 +195,13 @@ def make_ruleset(readable: list[str]) -> int:
     """
     abi = landlock_abi()
     files = (1 << max(count for known, count in _FILES_OF_ABI.items() if known <= abi)) - 1
-    attributes = struct.pack("=QQQ", files, _TCP if abi >= 4 else 0, _SCOPES if abi >= 6 else 0)
-    ruleset = _landlock(_CREATE, attributes, 24 if abi >= 6 else 16 if abi >= 4 else 8, 0)
+    # The structure grew with the versions, and an older kernel refuses a longer one.
+    attributes = struct.pack("=Q", files)
+    if abi >= 4:
+        attributes += struct.pack("=Q", _TCP)
+    if abi >= 6:
+        attributes += struct.pack("=Q", _SCOPES)
+    ruleset = _landlock(_CREATE, attributes, len(attributes), 0)
     for path in readable:
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -210,8 +214,12 @@ def make_ruleset(readable: list[str]) -> int:
 
 
 def _landlock(number: int, *arguments: int | bytes | None) -> int:
-    values = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
-    return _check(libc().syscall(ctypes.c_long(number), *values))
+    return _check(libc().syscall(ctypes.c_long(number), *map(_as_register, arguments)))
+
+
+def _as_register(value: int | bytes | None) -> Any:
+    """ctypes passes a plain number as 32 bits."""
+    return ctypes.c_long(value) if isinstance(value, int) else value
 
 
 # -- the trial
@@ -237,17 +245,21 @@ def sandbox_report() -> dict[str, str]:
 def try_measures() -> dict[str, str]:
     """Enter the sandbox for good, with this process, and try every mechanism; harmless where it succeeds."""
     missing = Sandbox().enter(memory_bytes=1 << 30, cpu_seconds=5)
-    attempts: dict[str, tuple[Callable[[], object], ...]] = {
-        LIMITS: (lambda: bytearray(2 << 30),),
-        PRIVILEGES: (lambda: resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2),),
-        LANDLOCK: (lambda: list(Path("/").iterdir()),),
-        SECCOMP: (socket.socket, lambda: os.kill(os.getppid(), 0), lambda: os.open(os.devnull, os.O_WRONLY)),
-    }
-    for mechanism in attempts.keys() - missing.keys():
-        for attempt in attempts[mechanism]:
-            with suppress(OSError, ValueError, MemoryError):
-                attempt()
-                missing[mechanism] = "the system accepted the measure, but does not enforce it"
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+
+    def attempt(mechanism: str, forbidden: Callable[..., object], *arguments: object) -> None:
+        if mechanism in missing:
+            return
+        with suppress(OSError, ValueError, MemoryError):
+            forbidden(*arguments)
+            missing[mechanism] = "the system accepted the measure, but does not enforce it"
+
+    attempt(LIMITS, bytearray, 2 << 30)
+    attempt(PRIVILEGES, resource.setrlimit, resource.RLIMIT_CORE, unlimited)
+    attempt(LANDLOCK, os.listdir, "/")
+    attempt(SECCOMP, socket.socket)
+    attempt(SECCOMP, os.kill, os.getppid(), 0)
+    attempt(SECCOMP, os.open, os.devnull, os.O_WRONLY)
     return {name: missing.get(mechanism, "") for mechanism, name in MEASURES.items()}
 
 

@@ -56,10 +56,20 @@ def _fill_rows(entry: Entry) -> Iterator[str]:
     if len(puzzle) > _MOST_ROWS or any(len(row) > _MOST_ROWS for row in puzzle):
         raise ValueError("reasoning-gym makes no such board")
     digits = range(1, min(len(puzzle), 9) + 1)
-    missing = [iter([digit for digit in digits if digit not in set(row)]) for row in puzzle]
-    grids = [[[cell or next(left, 1) for cell in row] for row, left in zip(puzzle, missing, strict=True)]]
-    grids += [[[cell or digit for cell in row] for row in puzzle] for digit in digits]
-    yield from ("\n".join(" ".join(map(str, row)) for row in grid) for grid in grids)
+    yield "\n".join(_fill_row(row, _missing_digits(row, digits)) for row in puzzle)
+    for digit in digits:
+        yield "\n".join(_fill_row(row, [digit] * len(row)) for row in puzzle)
+
+
+def _missing_digits(row: Sequence[int], digits: Sequence[int]) -> list[int]:
+    given = set(row)
+    return [digit for digit in digits if digit not in given]
+
+
+def _fill_row(row: Sequence[int], digits: Sequence[int]) -> str:
+    """The row with the digits in its blanks, in order; with 1 where there are too few."""
+    left = iter(digits)
+    return " ".join(str(cell or next(left, 1)) for cell in row)
 
 
 def _divide_once(entry: Entry) -> Iterator[str]:
@@ -103,9 +113,11 @@ def _swap_letters(entry: Entry) -> Iterator[str]:
 def _change_letter_by_letter(entry: Entry) -> Iterator[str]:
     """One letter of the goal after the other, from the left or from the right, words or not."""
     start, goal = (entry["metadata"][name][:100] for name in ("start_word", "end_word"))
-    places = range(len(goal) + 1)
-    yield ",".join(dict.fromkeys(goal[:place] + start[place:] for place in places))
-    yield ",".join(dict.fromkeys(start[: len(goal) - place] + goal[len(goal) - place :] for place in places))
+    from_left = [goal[:place] + start[place:] for place in range(len(goal) + 1)]
+    from_right = [start[:place] + goal[place:] for place in range(len(goal), -1, -1)]
+    # Each word once, in order.
+    yield ",".join(dict.fromkeys(from_left))
+    yield ",".join(dict.fromkeys(from_right))
 
 
 CHEAP: dict[str, Callable[[Entry], Iterator[str]]] = {

@@ -190,17 +190,15 @@ def _own_answer(entry: Entry) -> list[str]:
 
 # -- answers that a scorer evaluates: arithmetic
 
-_FUNCTIONS = frozenset({"exp", "log", "ln", "sqrt", "cbrt", "abs", "Abs", *CONSTRUCTORS}) | {
-    before + function + after
-    for before in ("", "a")
-    for function in ("sin", "cos", "tan", "cot", "sec", "csc")
-    for after in ("", "h")
-}
-_FREE_NAMES = (
-    frozenset(string.ascii_letters) - frozenset("EINOQS")  # which are not variables in sympy
-    | {letter + mark + digit for letter in "CcKk" for mark in ("", "_") for digit in string.digits}
-    | {"const", "Const", "constant", "Constant"}
-)
+_CIRCULAR = ("sin", "cos", "tan", "cot", "sec", "csc")
+_INVERSE = [f"a{function}" for function in _CIRCULAR]
+_HYPERBOLIC = [f"{function}h" for function in (*_CIRCULAR, *_INVERSE)]
+_OTHERS = ("exp", "log", "ln", "sqrt", "cbrt", "abs", "Abs", *CONSTRUCTORS)
+_FUNCTIONS = frozenset([*_CIRCULAR, *_INVERSE, *_HYPERBOLIC, *_OTHERS])
+_LETTERS = frozenset(string.ascii_letters) - frozenset("EINOQS")  # those are not variables in sympy
+_NUMBERED = frozenset(letter + digit for letter in ("C", "c", "K", "k") for digit in string.digits)
+_NUMBERED_BELOW = frozenset(f"{name[0]}_{name[1]}" for name in _NUMBERED)
+_FREE_NAMES = _LETTERS | _NUMBERED | _NUMBERED_BELOW | {"const", "Const", "constant", "Constant"}
 """Names of the constant of integration, and variables, which are correct with the factor 0."""
 _POWER = re.compile(r"\*\*\s*\(?-?(\d+)")
 _NAME = re.compile(r"[A-Za-z]\w*")
@@ -213,9 +211,11 @@ def _read_answer(entry: Entry, answer: str, **allowed: Any) -> Expression:
     """Read an answer, with limits of at least twice the size of the stored answer."""
     own = str(entry["answer"])
     powers = [int(digits[:6]) for digits in _POWER.findall(own)]
+    largest_power = max(powers, default=0)
+    tokens = len(TOKEN.findall(own))
     grammar = Grammar(
-        max_tokens=max(Grammar.max_tokens, 2 * len(TOKEN.findall(own))),
-        max_exponent=max(Grammar.max_exponent, 2 * max(powers, default=0)),
+        max_tokens=max(Grammar.max_tokens, 2 * tokens),
+        max_exponent=max(Grammar.max_exponent, 2 * largest_power),
         max_digits=min(MOST_DIGITS, max(Grammar.max_digits, 2 * len(own))),
         **allowed,
     )
@@ -377,11 +377,14 @@ def _fraction(text: str) -> Fraction:
 
 def _is_board(entry: Entry, answer: str) -> bool:
     right, board = json.loads(entry["answer"]), json.loads(answer)
-    return (
-        isinstance(board, list)
-        and all(isinstance(row, list) and all(cell in (0, 1) for cell in row) for row in board)
-        and [len(row) for row in board] == [len(row) for row in right]
-    )
+    if not isinstance(board, list) or not all(map(_is_row, board)):
+        return False
+    return [len(row) for row in board] == [len(row) for row in right]
+
+
+def _is_row(row: object) -> bool:
+    """Whether it is a list of 0 and 1."""
+    return isinstance(row, list) and all(cell in (0, 1) for cell in row)
 
 
 def _is_right_truth(entry: Entry, answer: str) -> bool:
@@ -411,7 +414,9 @@ def _words(text: str) -> list[str]:
 def _are_right_solutions(entry: Entry, answer: str) -> bool:
     """The question lets the fourth decimal be rounded down."""
     right, solutions = _numbers(entry["answer"]), _numbers(answer)
-    return len(right) == len(solutions) and all(abs(a - b) < 1.001e-4 for a, b in zip(right, solutions, strict=True))
+    if len(right) != len(solutions):
+        return False
+    return all(abs(a - b) < 1.001e-4 for a, b in zip(right, solutions, strict=True))
 
 
 def _numbers(text: str) -> list[float]:

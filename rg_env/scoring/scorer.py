@@ -335,8 +335,13 @@ def _check_forms(reply: object) -> tuple[FormScore, FormScore] | str:
         return reason_of(reply)
     if not isinstance(reply, list) or len(reply) != 2:
         raise ProtocolError("the reply does not have two forms")
-    raw, tagged = (form if isinstance(form, float) and 0 <= form <= 1 else reason_of(form) for form in reply)
+    raw, tagged = map(_check_form, reply)
     return raw, tagged
+
+
+def _check_form(form: object) -> FormScore:
+    is_score = isinstance(form, float) and 0 <= form <= 1
+    return form if is_score else reason_of(form)  # type: ignore[return-value]
 
 
 def _task_of(entry: Mapping[str, Any]) -> str:
