@@ -180,6 +180,8 @@ def main(control_fd: str, parent: str, memory_bytes: str, cpu_seconds: str, *mod
     die_with_parent()
     if os.getppid() != int(parent):
         os._exit(0)
+    # A program may ignore it, and its children inherit that: then the kernel reaps workers whose pid is still in use.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         for module in modules:  # an error shows now, not with the first answer
             _import(module)

@@ -95,6 +95,20 @@ def test_a_process_that_is_killed_or_stopped_stops_nothing(
         assert results[-1].value == 4.0
 
 
+@pytest.mark.usefixtures("nothing_left")
+def test_a_program_that_ignores_the_end_of_children_costs_no_server() -> None:
+    before, handler = fork_servers(), signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with guarded(functions.double, workers=1, timeout=0.5) as scorer:
+            assert scorer.score(1).value == 2.0
+            servers = fork_servers() - before
+            for _ in range(20):
+                assert scorer.score(1).value == 2.0
+            assert fork_servers() - before == servers
+    finally:
+        signal.signal(signal.SIGCHLD, handler)
+
+
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.usefixtures("nothing_left")
 def test_an_idle_worker_that_is_killed_is_reaped_without_a_call(fresh: bool) -> None:
