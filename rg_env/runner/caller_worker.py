@@ -38,6 +38,7 @@ START_SECONDS = 120.0
 """After which a server that imports, or that forks, is given up."""
 _EXIT_SECONDS = 5.0
 _SHORTEST_WAIT = 0.01
+_LOOKS_FOR_SERVER = 1.0
 _MAX_REPLY_BYTES = 8192
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
@@ -102,7 +103,7 @@ class ForkServer:
         try:
             with theirs:
                 send_fds(self._control, [COMMAND.pack(number)], [theirs.fileno()])
-            await worker.start()
+            await worker.start(lambda: self.process.poll() is not None)
         except BaseException:
             worker.discard()
             raise
@@ -209,13 +210,16 @@ class Worker:
             self._sock.close()
             self._end_process()
 
-    async def start(self) -> None:
+    async def start(self, has_server_ended: Callable[[], bool]) -> None:
         """Wait until the worker exists. Raises EOFError, OSError: there is none."""
         end = monotonic() + START_SECONDS
         while (first := self._read()) is None:
             if monotonic() >= end:
                 raise TimeoutError(f"no worker within {START_SECONDS:g} s")
-            await self._wait_for_message(end - monotonic())
+            # Usually an EOF tells. Not if the worker was stopped in its first millisecond: then it keeps the socket.
+            if has_server_ended():
+                raise EOFError("the server has ended")
+            await self._wait_for_message(min(end - monotonic(), _LOOKS_FOR_SERVER))
         self.pid, missing, self.is_forked_ready = json.loads(first)
         _warn_about(tuple(f"{name} ({reason})" for name, reason in missing.items()))
 

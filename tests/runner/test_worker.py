@@ -41,7 +41,7 @@ def with_worker[T](
         worker = Worker(ours, lambda: None)
         with theirs:
             theirs.sendall(json.dumps([os.getpid(), missing or {}, False]).encode())
-            await worker.start()
+            await worker.start(lambda: False)
             try:
                 return await act(worker, theirs)
             finally:
@@ -123,6 +123,22 @@ def test_a_worker_that_speaks_unasked_or_ends_is_not_used_again(early: bytes | N
     assert with_worker(look) == [True, False]
     with pytest.raises(EOFError):
         with_worker(end)
+
+
+def test_a_worker_that_is_stopped_before_it_says_a_word_is_given_up_with_its_server() -> None:
+    """It keeps its socket open."""
+
+    async def start() -> None:
+        ours, theirs = socket.socketpair()
+        worker = Worker(ours, lambda: None)
+        with theirs:
+            try:
+                await worker.start(lambda: True)
+            finally:
+                worker.discard()
+
+    with pytest.raises(EOFError, match="server"):
+        wait(start())
 
 
 @pytest.mark.parametrize("size", [1, 70_000, 3_000_000])
