@@ -65,6 +65,7 @@ _WALL_FACTOR = 4.0
 _PREPARE_SECONDS = 30.0
 _PAUSES = (0.05, 0.5, 1.0, 2.0, 4.0)
 """Seconds after each failed start of a worker. An OOM killer may end several servers within a second."""
+_LOOKS_AT_IDLE = 1.0
 _JOBS_PER_WORKER = 10_000
 """After so many jobs a worker is replaced, which bounds memory leaks and the number of targets it holds."""
 _CLOSED = "the scorer pool is closed"
@@ -206,6 +207,7 @@ class ScorerPool:
         self._server: ForkServer | None = None
         self._places = asyncio.Semaphore(size) if isinstance(size, int) else size
         self._idle: list[Worker] = []
+        self._next_look: asyncio.TimerHandle | None = None
         # The event loop keeps only weak references to its tasks.
         self._forking: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
@@ -289,20 +291,29 @@ class ScorerPool:
         while self._idle:
             worker = max(self._idle, key=lambda worker: target in worker.ready_targets)
             self._idle.remove(worker)
-            worker.stop_watching()
             if worker.is_usable():
                 return worker
             worker.discard()
         return None
 
     def _keep_idle(self, worker: Worker) -> None:
-        """Keep a worker for a later job. One that ends meanwhile (an OOM killer) is reaped at once."""
+        """Keep a worker for a later job."""
         self._idle.append(worker)
-        worker.watch(lambda: self._drop_idle(worker))
+        if self._next_look is None:
+            self._next_look = asyncio.get_running_loop().call_later(_LOOKS_AT_IDLE, self._drop_ended)
 
-    def _drop_idle(self, worker: Worker) -> None:
-        self._idle.remove(worker)
-        worker.discard()
+    def _drop_ended(self) -> None:
+        """Have idle workers reaped that have ended (an OOM killer), once a second, although nobody needs them.
+
+        To wait for their end instead would take two system calls more for each job.
+        """
+        self._next_look = None
+        workers, self._idle = self._idle, []
+        for worker in workers:
+            if worker.is_usable():
+                self._keep_idle(worker)
+            else:
+                worker.discard()
 
     async def _new_worker(self) -> Worker:
         """Start a worker, and first a server if there is none. Raises ScorerPoolError, or JobFailedError: not ready."""

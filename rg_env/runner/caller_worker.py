@@ -195,18 +195,9 @@ class Worker:
             pass
         return False
 
-    def watch(self, report: Callable[[], None]) -> None:
-        """Call `report` when the worker ends, or speaks, although it has no job."""
-        self._loop.add_reader(self._fd, report)
-
-    def stop_watching(self) -> None:
-        """Undo `watch`."""
-        self._loop.remove_reader(self._fd)
-
     def discard(self) -> None:
         """End the process. May be called more than once."""
         if self._sock.fileno() != -1:
-            self._loop.remove_reader(self._fd)  # a closed socket in the loop would be taken for the next one
             self._sock.close()
             self._end_process()
 
