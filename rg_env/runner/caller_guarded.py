@@ -119,6 +119,7 @@ def guarded(
     _need(workers == "auto" or _is_whole(workers), "workers", workers, "must be auto or a whole number of at least 1")
     path = _path_of(scorer)
     right = "examples must be pairs of arguments and value, such as [((5,), 120.0)]"
+    # Refused here and not by the server: a mistake of the caller is an error of this line.
     pairs = [_as_example(example) for example in examples]
     _need(all(pairs), "examples", examples, right)
     _need(fresh or not pairs, "examples", examples, "need fresh=True")

@@ -43,6 +43,7 @@ def serve_requests(connection: socket.socket, answerers: dict[bytes, Answerer], 
             if is_last:
                 return
             continue
+        # Setting up is a user's code (a dataset with options), and says why it fails instead of ending the worker.
         try:
             answerers[target] = make_ready(target)
             send(connection, 0.0)
@@ -92,6 +93,7 @@ def plain_value(value: Any) -> Reply:
 
 def _plain_dict(values: dict[Any, Any]) -> dict[str, float] | None:
     """The dict with floats; None if a key is no text, a value is no number, or the whole is too long for a reply."""
+    # A float of its own for each, because a value may be a subclass with any behavior.
     plain: dict[str, float] = {}
     for key, value in values.items():
         number = number_of(value)

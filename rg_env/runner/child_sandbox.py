@@ -62,6 +62,7 @@ class Sandbox:
         self.missing: dict[str, str] = {}
         self._ruleset: int | None = None
         self._filter: bytes | None = None
+        # Opened here, because Landlock refuses it to a prepared server's forks.
         self._statm: int | None = None
         with suppress(OSError):  # there is no /proc outside Linux
             self._statm = os.open("/proc/self/statm", os.O_RDONLY)
@@ -102,6 +103,7 @@ class Sandbox:
 
         Its forks enter all measures by `enter`, which also says what is missing. They may grow as far as it may.
         """
+        # Twice, because a fork cannot raise the limit that it inherits, and may grow beyond what preparation took.
         with suppress(Exception):
             _limit(self._memory_limit(2 * memory_bytes))
         with suppress(Exception):
@@ -144,6 +146,7 @@ def readable_paths() -> list[str]:
 
 def _limit(limits: list[tuple[int, int]]) -> None:
     for kind, value in limits:
+        # The hard limit, too, so that it cannot be raised again; where one is set already, it may be the lower one.
         _, hard = resource.getrlimit(kind)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (value, value))
@@ -194,6 +197,7 @@ def make_ruleset(readable: list[str]) -> int:
     Missing paths are skipped. Raises OSError if there is no Landlock.
     """
     abi = landlock_abi()
+    # A right that the kernel does not know is an error, so that older kernels get fewer bits.
     files = (1 << max(count for known, count in _FILES_OF_ABI.items() if known <= abi)) - 1
     # The structure grew with the versions, and an older kernel refuses a longer one.
     attributes = struct.pack("=Q", files)

@@ -66,6 +66,7 @@ def one_line(text: object, limit: int | None = None) -> str:
         words = ""
     if not words and isinstance(text, BaseException):
         words = type(text).__name__
+    # Most texts are printable, and this test is much faster than a look at each character.
     if not words.isprintable():
         words = "".join(_visible(character) for character in words)
     return words[:limit]
@@ -77,6 +78,7 @@ def _visible(character: str) -> str:
 
 def describe(error: BaseException, limit: int | None = None) -> str:
     """An exception as one line, with its class unless it is a plain assertion. Never raises."""
+    # The name of a class is text of a user, too, and may have any characters.
     text, name = one_line(error), one_line(type(error).__name__)
     if isinstance(error, AssertionError) or text == name:
         return text[:limit]

@@ -36,10 +36,12 @@ def _quotas(groups: Path, mount: Path) -> Iterator[float]:
     """The limits of the control groups of a process and of those above them, in cores. Versions 1 and 2."""
     with suppress(OSError):
         for line in groups.read_text().splitlines():
+            # A line of version 1 names its controllers, that of version 2 none.
             _, controllers, group = line.split(":", 2)
             if controllers and "cpu" not in controllers.split(","):
                 continue
             folder = mount / ("cpu" if controllers else "") / group.strip("/")
+            # A group has at most what those above it have.
             for place in (folder, *folder.parents):
                 with suppress(OSError, ValueError):
                     if controllers:
