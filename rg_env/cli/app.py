@@ -13,7 +13,7 @@ import typer
 
 from rg_env import __version__
 from rg_env.choices import ResponseFormat, RowFormat, Split
-from rg_env.cli.base import CommandApp
+from rg_env.cli.base import CommandApp, SettingsCommand
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.evaluate import ServerCommand, collect, evaluate
 from rg_env.cli.options import Force, Imports, JsonFlag, SettingArguments, Tasks, import_tasks
@@ -97,7 +97,7 @@ def options(
     """Options in front of the command."""
 
 
-@app.command(context_settings=_PASS_ON)
+@app.command(cls=SettingsCommand, context_settings=_PASS_ON)
 def train(
     settings: SettingArguments = None,
     check: Annotated[

@@ -21,6 +21,8 @@ import typer
 from rich.markup import escape
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from rg_env.errors import ConfigError
+
 _METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
 """How the help shows the value of an option, unless the option has its own word for it."""
 REQUESTS_PANEL = "Model and requests"
@@ -148,3 +150,37 @@ def _shorten(param: Any) -> Any:
     elif isinstance(param, TyperOption) and param.metavar is None and (param.is_flag or not kind.is_choice):
         param.metavar = "" if param.is_flag else _METAVARS.get((get_args(kind.annotation) or (kind.annotation,))[0])
     return param
+
+
+class SettingsCommand(Command):
+    """A command that takes settings, so that the parser lets unknown options pass to them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        for word in ctx.params.get("settings") or []:
+            if word.startswith("--"):
+                raise ConfigError(self._no_option(ctx, word))
+        return rest
+
+    def _no_option(self, ctx: Any, word: str) -> str:
+        """What to write instead of an unknown option: another option, or a setting."""
+        from rg_env.setting_names import setting_names
+
+        bare, sign, value = word.removeprefix("--").partition("=")
+        setting = bare.replace("-", "_")
+        if sign and "." in bare:
+            return f"no option {word}: settings have no dashes, write {bare}={value}"
+        options = [name for param in self.params for name in param.opts if name.startswith("--")]
+        leaves = get_close_matches(setting, _leaves(), n=1, cutoff=0.8)
+        names = [name for name in setting_names() if name.rpartition(".")[2] in leaves]
+        near = get_close_matches(f"--{bare}", options, n=1, cutoff=0.75) or [f"{name}={value or '…'}" for name in names]
+        listed = f"`{ctx.command_path} --help` lists its options, and settings are key=value, such as scorer.timeout=10"
+        hint = f"did you mean {' or '.join(near)}?" if near else listed
+        return f"no option --{bare}; {hint}"
+
+
+def _leaves() -> list[str]:
+    """The last parts of the names of all settings."""
+    from rg_env.setting_names import setting_names
+
+    return sorted({name.rpartition(".")[2] for name in setting_names()})

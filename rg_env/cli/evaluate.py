@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rg_env.atomic import make_new_folder
-from rg_env.cli.base import REQUESTS_PANEL, Command, declared_option
+from rg_env.cli.base import REQUESTS_PANEL, SettingsCommand, declared_option
 from rg_env.cli.options import Imports, JsonFlag, SettingArguments
 from rg_env.config import PREFIX
 from rg_env.errors import ConfigError, need, one_line
@@ -65,7 +65,7 @@ class RequestOptions:
     max_tokens: Annotated[int | None, declared_option(Sampling, "max_tokens")] = None
 
 
-class ServerCommand(Command):
+class ServerCommand(SettingsCommand):
     """A command whose arguments after `--` are for the server that it starts."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -260,7 +260,7 @@ def test_reasoning_apart_and_opened_think_blocks_are_scored_and_said(answers, tm
         (["solved_at=2"], "solved_at=2: must be"),
         (["complexity=hard"], "complexity='hard': must be random, or a number"),
         (["eval_seed=3"], "eval_seed=3: collect only sends requests and would not use it"),
-        (["--groupz", "3"], "expected key=value"),
+        (["--groupz", "3"], "no option --groupz; did you mean --groups"),
         (["trainer.eval_batch_size=3"], "trainer.eval_batch_size=3: collect only sends requests"),
         (["--", "--tensor-parallel-size", "4"], "is for a server that --model starts; leave out --endpoint"),
         (["dump_dir"], "expected key=value"),
