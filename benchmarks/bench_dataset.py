@@ -107,9 +107,9 @@ class Rows:
         seeds: list[int] = []
         make = UpstreamDataset.make
 
-        def noting(dataset: UpstreamDataset, seed: int) -> dict[str, Any]:
+        def noting(dataset: UpstreamDataset, seed: int, item: str = "") -> dict[str, Any]:
             seeds.append(seed)
-            return make(dataset, seed)
+            return make(dataset, seed, item)
 
         with mock.patch.object(UpstreamDataset, "make", noting):
             self._datasets[task][index]
