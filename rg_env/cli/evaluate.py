@@ -334,9 +334,12 @@ def _print_what_is_missing(finished: "Finished") -> None:
 
 
 def _print_why(finished: "Finished") -> None:
-    """Say why most scores are 0, if that is not the answers' doing."""
+    """Say why most scores are 0, if that is not the answers' doing, and why no text was kept."""
     from rg_env.analysis.faults import explain_zeros
+    from rg_env.dump import open_run
 
+    if finished.answers.responses and (why := open_run(finished.job.folder).why_no_texts()):
+        print_error(why)
     if finished.answers.responses and (reason := explain_zeros(finished.job.folder, finished.run_id)):
         print_error(reason)
 

@@ -272,6 +272,15 @@ def test_wrong_settings_are_refused_before_any_request(more, message, right, tmp
     assert not server.requests
 
 
+def test_a_run_that_keeps_no_text_says_which_settings_decided(right, tmp_path):
+    off = [f"dump_{kind}=false" for kind in ("rollouts", "failed_rollouts", "other_rollouts")]
+    with serving(right) as server:
+        kept, dropped = collect(server, tmp_path / "a"), collect(server, tmp_path / "b", *off)
+    assert "no rollouts saved" not in kept.stderr
+    assert "no rollouts saved" in dropped.stderr
+    assert "(dump_rollouts=false)" in dropped.stderr
+
+
 def test_a_full_disk_ends_with_exit_code_3_and_says_how_many_groups_in_the_last_line(right, tmp_path):
     full = "import resource, sys; sys.dont_write_bytecode = True; limit = (20_000, 20_000)"
     full += "\nresource.setrlimit(resource.RLIMIT_FSIZE, limit)"
