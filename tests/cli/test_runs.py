@@ -89,7 +89,7 @@ def test_every_run_is_a_row_and_the_newest_is_first(folder):
         0.875,
     )
     assert whole["evaluation"]["solve_rate_low"] < 0.875 < whole["evaluation"]["solve_rate_high"]
-    assert "line 1: not a record" in foreign["problem"]
+    assert "line 1: a line of Atropos' environment" in foreign["problem"]
 
 
 def test_the_list_says_how_a_run_went_and_what_it_prints_can_be_pasted(folder):
