@@ -52,6 +52,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from queue import SimpleQueue
 from typing import Any
+from weakref import WeakMethod
 
 from .caller_worker import START_SECONDS, ForkServer, Limit, Worker
 from .failures import Failure, JobFailedError, ProtocolError, ScorerPoolError, describe, reason_of
@@ -300,7 +301,9 @@ class ScorerPool:
         """Keep a worker for a later job."""
         self._idle.append(worker)
         if self._next_look is None:
-            self._next_look = asyncio.get_running_loop().call_later(_LOOKS_AT_IDLE, self._drop_ended)
+            # Weakly, so that a pool that nobody closed or has any more is freed, and its processes end.
+            drop_ended = WeakMethod(self._drop_ended)
+            self._next_look = asyncio.get_running_loop().call_later(_LOOKS_AT_IDLE, _call_if_alive, drop_ended)
 
     def _drop_ended(self) -> None:
         """Have idle workers reaped that have ended (an OOM killer), once a second, although nobody needs them.
@@ -400,6 +403,12 @@ class ScorerPool:
             self._ending = asyncio.create_task(self._server.close())
         if self._ending is not None:
             await asyncio.shield(self._ending)  # ends the workers, so that all who wait for one notice
+
+
+def _call_if_alive(method: WeakMethod[Callable[[], None]]) -> None:
+    call = method()
+    if call is not None:
+        call()
 
 
 def _end_of(code: int | None, server: ForkServer) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import signal
 import socket
@@ -107,6 +108,21 @@ def test_a_program_that_ignores_the_end_of_children_costs_no_server() -> None:
             assert fork_servers() - before == servers
     finally:
         signal.signal(signal.SIGCHLD, handler)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.usefixtures("nothing_left")
+def test_a_scorer_that_nobody_has_any_more_keeps_no_process(fresh: bool) -> None:
+    """It was not closed."""
+    before = fork_servers()
+    scorer = guarded(functions.double, workers=1, fresh=fresh)
+    assert scorer.score(1).value == 2.0
+    (server,) = fork_servers() - before
+    assert wait_until(lambda: len(living_children(server)) == 1)  # which waits for the next call
+    del scorer
+    gc.collect()
+    assert wait_until(lambda: fork_servers() <= before)
 
 
 @pytest.mark.parametrize("fresh", [True, False])
