@@ -15,7 +15,7 @@ from rg_env import ReasoningGymDataset
 from rg_env.dataset import EvalSet, item_of_id
 from rg_env.errors import ConfigError
 from rg_env.tasks import Split, TaskMix
-from rg_env.tasks.question_file import QuestionFile, read_number, read_rows
+from rg_env.tasks.question_file import QuestionFile, parse_file, read_number, read_rows
 from rg_env.tasks.questions import QuestionStream, hashes_of
 
 Pair = dict[str, Any]
@@ -214,3 +214,8 @@ def test_the_mix_can_be_named_by_a_recipe_that_has_it(fifty: Path, tmp_path: Pat
 def test_what_is_no_number() -> None:
     for text in ("", "-", ".", "1,23", "1e", "7 apples", "1/0", "٤", "nan", "inf", "1" * 401, "1e9999"):
         assert read_number(text) is None, text
+
+
+def test_a_scorer_may_be_named_with_a_colon() -> None:
+    """As `guarded` and `rg-env serve` have it; entries name it in one way."""
+    assert parse_file("sums", {"path": "x.csv", "scorer": "math:isclose"}).scorer == "math.isclose"
