@@ -65,11 +65,11 @@ def test_the_record_is_what_skyrl_trained_on(tmp_path, short_run):
 
 
 IN_A_THREAD = """
-import sys, threading
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from rg_env.train import train
-thread = threading.Thread(target=train, args=[sys.argv[1:]])
-thread.start()
-thread.join()
+with ThreadPoolExecutor() as threads:
+    threads.submit(train, sys.argv[1:]).result()
 """
 
 
@@ -90,12 +90,14 @@ def test_two_runs_with_the_same_settings_record_the_same(tmp_path, short_run):
             f"{RG}.num_eval_samples_per_task=20",  # two batches of the sampler
             f"{RG}.dump_other_rollouts=true",
             f"{RG}.dump_eval_rollouts=true",
-            f"{RG}.dump_dir={folder}",
+            f"trainer.ckpt_path={folder}/checkpoints",
+            f"trainer.export_path={folder}/exports",
+            f"{RG}.dump_dir={folder}/dumps",
         )
         records.append(
             [
                 (group.phase, group.step, group.uid, rollout.conversation, rollout.score, rollout.reward)
-                for group in open_run(folder).groups()
+                for group in open_run(folder / "dumps").groups()
                 for rollout in group.rollouts
             ]
         )
