@@ -26,6 +26,7 @@ from loguru import logger
 
 from rg_env.choices import ResponseFormat
 from rg_env.errors import ConfigError, RGEnvError
+from rg_env.modules import modules_of_tasks
 from rg_env.processes import usable_cores
 from rg_env.runner.caller_guarded import workers_for
 from rg_env.runner.caller_pool import ScorerPool, wait, wait_async
@@ -310,8 +311,6 @@ def _upstream_modules() -> list[str]:
 
 
 def _all_modules() -> list[str]:
-    from rg_env.user_code import modules_of_tasks  # only runs with tasks of a user's own get here
-
     return [*UPSTREAM_MODULES, *modules_of_tasks()]
 
 

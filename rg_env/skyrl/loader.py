@@ -30,9 +30,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from rg_env.dataset import Example, ReasoningGymDataset
 from rg_env.errors import ConfigError, need
+from rg_env.modules import import_named, modules_of_tasks
 from rg_env.processes import die_with_parent, usable_cores
 from rg_env.tasks import hash64
-from rg_env.user_code import import_named, modules_of_tasks
 
 
 class _RunRows(Dataset[Example]):

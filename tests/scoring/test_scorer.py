@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from reasoning_gym.factory import DATASETS
 
 from rg_env.errors import ConfigError, ScorerPoolError
+from rg_env.modules import IMPORTS
 from rg_env.runner import caller_pool as pool
 from rg_env.runner.caller_worker import Limit, Worker
 from rg_env.runner.failures import Failure, JobFailedError
 from rg_env.scoring import AnswerScore, Scorer, Status, Verdict, Violation, shared_scorer
 from rg_env.scoring.types import ScorerConfig
-from rg_env.user_code import IMPORTS
 
 Item = Callable[..., dict[str, Any]]
 TASKS = sorted(set(DATASETS) - {"composite"})

@@ -1,0 +1,76 @@
+"""Imports modules by name, and knows which have tasks.
+
+Invariant: a module that cannot be imported is one line that names its file and line. Knows no settings, so that the
+scorer can ask without importing them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from rg_env.errors import ConfigError, describe
+
+IMPORTS = "RG_ENV_IMPORTS"
+"""Environment variable: the modules with tasks, which scorer and dataloader processes import, separated by commas."""
+
+
+class UserCodeError(ConfigError):
+    """An error in the user's code; the message names file and line."""
+
+
+def import_named(names: Iterable[str]) -> None:
+    """Import modules. Raises UserCodeError: one does not exist or cannot be imported."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name not in (name, name.partition(".")[0]):
+                raise _failed_import(name, error) from error
+            message = f"there is no module {name!r} in {Path.cwd()} or among the installed ones"
+            if name.endswith(".py"):
+                message += f"; a module is named without .py: {name.removesuffix('.py')}"
+            raise UserCodeError(message) from None
+        except Exception as error:
+            raise _failed_import(name, error) from error
+
+
+def _failed_import(name: str, error: BaseException) -> UserCodeError:
+    if isinstance(error, SyntaxError):
+        return UserCodeError(f"{error.filename}:{error.lineno}: {describe(error)}")
+    files = files_of([name])
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
+    return UserCodeError(f"{place}: {describe(error)}")
+
+
+def files_of(modules: Iterable[str]) -> set[str]:
+    """The source files of modules; those that have none are left out."""
+    files = set()
+    for name in modules:
+        with suppress(ImportError, ValueError):
+            spec = importlib.util.find_spec(name)
+            if spec is not None and spec.origin is not None:
+                files.add(spec.origin)
+    return files
+
+
+def modules_of_tasks() -> list[str]:
+    """The modules with tasks that this process, or the one that started it, has imported, in whatever way."""
+    inherited = [name for name in os.environ.get(IMPORTS, "").split(",") if name]
+    registered = [name for name in registered_modules() if name != "__main__"]
+    return list(dict.fromkeys([*inherited, *registered]))
+
+
+def registered_modules() -> list[str]:
+    """The modules outside of Reasoning Gym whose tasks are registered in this process, sorted."""
+    if "reasoning_gym" not in sys.modules:
+        return []
+    modules = {dataset_class.__module__ for dataset_class, _ in sys.modules["reasoning_gym"].factory.DATASETS.values()}
+    return sorted(module for module in modules if not module.startswith("reasoning_gym."))
