@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from inspect import isawaitable
 from queue import SimpleQueue
 from threading import Thread, Timer
@@ -107,6 +108,15 @@ def set_rewards(
 
 
 # ------------------------------------------------------------------------------------------- a user's reward function
+@dataclass
+class _Call:
+    """A call of a user's function on its way through the function's thread."""
+
+    rollouts: Sequence[Rollout]
+    deliver: Callable[[CustomRewards], object]
+    is_awaited: bool = True
+
+
 class RewardFunction:
     """A user's reward function, whose calls run one after another in one thread of their own.
 
@@ -122,32 +132,52 @@ class RewardFunction:
         explain: Callable[[BaseException], str] = describe,
     ) -> None:
         self._function, self._explain = function, explain
-        self._calls: SimpleQueue[tuple[Future[CustomRewards], Sequence[Rollout]]] = SimpleQueue()
+        self._calls: SimpleQueue[_Call] = SimpleQueue()
         self._is_slow = False
         Thread(target=self._serve, name="reward function", daemon=True).start()
 
     def rate(self, group: Sequence[Rollout], config: RGDumpConfig) -> CustomRewards:
         """Call the function for a group. Never raises."""
-        return self._submit(group, config).result()
+        # Not a future of `concurrent.futures`: an exception from a signal handler can leave its lock taken for ever.
+        # The function's thread would wait for that lock, and so would every later group.
+        finished: SimpleQueue[CustomRewards] = SimpleQueue()
+        with self._called(group, config, finished.put):
+            return finished.get()
 
     async def rate_async(self, group: Sequence[Rollout], config: RGDumpConfig) -> CustomRewards:
         """`rate`, for event loops."""
-        return await asyncio.wrap_future(self._submit(group, config))
+        loop = asyncio.get_running_loop()
+        finished: asyncio.Future[CustomRewards] = loop.create_future()
 
-    def _submit(self, group: Sequence[Rollout], config: RGDumpConfig) -> Future[CustomRewards]:
-        future: Future[CustomRewards] = Future()
-        if unmasked := [rollout for rollout in group if not is_masked(rollout, config)]:
-            self._calls.put((future, unmasked))
+        def deliver(values: CustomRewards) -> None:
+            with suppress(RuntimeError):  # the loop was closed, so nobody waits there any more
+                loop.call_soon_threadsafe(_settle, finished, values)
+
+        with self._called(group, config, deliver):
+            return await finished
+
+    @contextmanager
+    def _called(
+        self, group: Sequence[Rollout], config: RGDumpConfig, deliver: Callable[[CustomRewards], object]
+    ) -> Iterator[None]:
+        """Have the function called for a group while the block waits. If the block gives up before, it is not."""
+        unmasked = [rollout for rollout in group if not is_masked(rollout, config)]
+        call = _Call(unmasked, deliver)
+        if unmasked:
+            self._calls.put(call)
         else:
-            future.set_result([])
-        return future
+            deliver([])
+        try:
+            yield
+        finally:
+            call.is_awaited = False
 
     def _serve(self) -> None:
         with asyncio.Runner() as runner:
             while True:
-                future, rollouts = self._calls.get()
-                if future.set_running_or_notify_cancel():
-                    future.set_result(self._answer(rollouts, runner))
+                call = self._calls.get()
+                if call.is_awaited:
+                    call.deliver(self._answer(call.rollouts, runner))
 
     def _answer(self, rollouts: Sequence[Rollout], runner: asyncio.Runner) -> CustomRewards:
         """Never raises: an exception would end the thread, and training would wait for ever."""
@@ -178,6 +208,11 @@ class RewardFunction:
         if not self._is_slow:
             logger.warning("a call of the reward function takes over {:g} s; its groups wait for it", _SLOW)
         self._is_slow = True
+
+
+def _settle(finished: asyncio.Future[CustomRewards], values: CustomRewards) -> None:
+    if not finished.done():
+        finished.set_result(values)
 
 
 async def _wait_for(value: Awaitable[Any]) -> Any:

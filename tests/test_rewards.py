@@ -1,5 +1,11 @@
 """The group's rules: penalty, composition, masking, in that order and no other."""
 
+import asyncio
+import random
+import signal
+import threading
+import time
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -135,6 +141,58 @@ def test_an_exception_that_cannot_be_printed_and_a_moment_without_threads_stop_n
 
 def refuse_to_start(_timer):
     raise RuntimeError("can't start new thread")
+
+
+class InterruptError(Exception):
+    pass
+
+
+def interrupt(_signum, _frame):
+    raise InterruptError
+
+
+def test_exceptions_of_signal_handlers_at_any_moment_stop_no_reward_function():
+    """Many time limits in the main thread raise so."""
+    function = rewards.RewardFunction(lambda group: [1.0] * len(group))
+    chance, group, config = random.Random(0), [rollout(1.0)], RGDumpConfig()
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(1_000):
+            start = time.monotonic()
+            with suppress(InterruptError):
+                # The second alarm, a minute later, ends a call that waits for ever.
+                signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-6, 4e-4), 60.0)
+                assert function.rate(group, config) == [1.0]
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            assert time.monotonic() - start < 60.0, "a call waited for ever"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert function.rate(group, config) == [1.0]
+
+
+def test_a_call_that_was_given_up_before_its_turn_is_not_made():
+    is_called, may_return, sizes = threading.Event(), threading.Event(), []
+
+    def rate(group):
+        is_called.set()
+        may_return.wait()
+        sizes.append(len(group))
+        return [1.0 for _ in group]
+
+    async def give_up_the_second():
+        function = rewards.RewardFunction(rate)
+        calls = [
+            asyncio.ensure_future(function.rate_async([rollout(1.0)] * size, RGDumpConfig())) for size in (1, 2, 3)
+        ]
+        await asyncio.to_thread(is_called.wait)
+        calls[1].cancel()
+        await asyncio.gather(calls[1], return_exceptions=True)
+        may_return.set()
+        assert await calls[2] == [1.0] * 3
+
+    asyncio.run(give_up_the_second())
+    assert sizes == [1, 3]
 
 
 def test_rewards_returned_as_a_text_are_refused():
