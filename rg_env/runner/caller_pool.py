@@ -213,8 +213,10 @@ class ScorerPool:
         self._forking: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
         self._failure: str | None = None
-        self.running = 0
-        """How many jobs have a worker, or are about to get one."""
+        self.jobs = 0
+        """How many jobs wait for a worker or have one."""
+        self._running = 0
+        """How many of them have one, or are about to get one."""
 
     @property
     def closed(self) -> bool:
@@ -235,19 +237,26 @@ class ScorerPool:
         if os.getpid() != self._owner:
             raise ScorerPoolError("this scorer pool belongs to the process that made it; make one in this process")
         self._check_usable()
-        async with self._places:
-            self.running += 1
-            try:
-                for attempt in range(_TRIES):
-                    # These say that the worker ended or lied, wherever they come from: its start, `ask`, or `check`.
-                    # `_borrowed` has killed it by then. The answer may be innocent (an OOM killer), so it gets a second
-                    # worker; after that the loop ends, and with it the job as CRASHED.
-                    with suppress(EOFError, OSError, ProtocolError):
-                        async with self._borrowed(target, is_new=attempt > 0) as worker:
-                            return check(await self._ask(worker, target, arguments))
-                    self._check_usable()
-            finally:
-                self.running -= 1
+        self.jobs += 1
+        try:
+            async with self._places:
+                return await self._try_twice(target, arguments, check)
+        finally:
+            self.jobs -= 1
+
+    async def _try_twice[T](self, target: bytes, arguments: bytes, check: Callable[[object], T]) -> T:
+        self._running += 1
+        try:
+            for attempt in range(_TRIES):
+                # These say that the worker ended or lied, wherever they come from: its start, `ask`, or `check`.
+                # `_borrowed` has killed it by then. The answer may be innocent (an OOM killer), so it gets a second
+                # worker; after that the loop ends, and with it the job as CRASHED.
+                with suppress(EOFError, OSError, ProtocolError):
+                    async with self._borrowed(target, is_new=attempt > 0) as worker:
+                        return check(await self._ask(worker, target, arguments))
+                self._check_usable()
+        finally:
+            self._running -= 1
         why = "the scorer process died on this answer, and so did the one that tried again"
         raise JobFailedError(Failure.CRASHED, why)
 
@@ -345,7 +354,7 @@ class ScorerPool:
 
         The fork and the sandbox take longer than most calls, and the next call need not wait for them.
         """
-        if len(self._idle) + len(self._forking) < self.running:
+        if len(self._idle) + len(self._forking) < self._running:
             task = asyncio.create_task(self._add_idle())
             self._forking.add(task)
             task.add_done_callback(self._forking.discard)

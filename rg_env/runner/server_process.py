@@ -187,14 +187,11 @@ def main(control_fd: str, parent: str, memory_bytes: str, cpu_seconds: str, *mod
             _import(module)
         # After the imports: it notes which packages may be read.
         server = Server(socket.socket(fileno=int(control_fd)), int(parent), (int(memory_bytes), int(cpu_seconds)))
-    except BaseException as error:
-        _exit(error, CANNOT_SERVE_NOW if _may_pass(error) else CANNOT_SERVE)
-    try:
         preparation = sys.stdin.buffer.read()
         if preparation:
             server.prepare(*pickle.loads(preparation))
     except BaseException as error:
-        _exit(error, CANNOT_SERVE)
+        _exit(error)
     gc.collect()
     gc.freeze()  # garbage collection in the workers then leaves shared pages shared
     server.serve()
@@ -205,12 +202,12 @@ def _may_pass(error: BaseException) -> bool:
     return isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno in _PASSING)
 
 
-def _exit(error: BaseException, code: int) -> NoReturn:
+def _exit(error: BaseException) -> NoReturn:
     """End the server with a last line, although threads that a module started may still run."""
     # `sys.exit` would wait for these threads.
     sys.stderr.write(f"{one_line(error)}\n")
     sys.stderr.flush()
-    os._exit(code)
+    os._exit(CANNOT_SERVE_NOW if _may_pass(error) else CANNOT_SERVE)
 
 
 if __name__ == "__main__":

@@ -275,22 +275,27 @@ class Scorer(AbstractContextManager["Scorer"]):
         # Options come with a request or a dump: they are set up in the sandboxed process of the answer only.
         if target != _target_of(task, {}):
             return self._guests
+        if target not in self._prepared_pools:
+            await self._end_least_used()
+        # From here to the start of the job nothing else runs, so that nobody ends the pool before.
+        if self.closed:
+            return self._guests  # which says so
         pool = self._prepared_pools.pop(target, None)
         if pool is None:
-            await self._end_least_used()
             preparation = pickle.dumps((target, []))
             pool = ScorerPool(self._places, self._settings.timeout, _all_modules, fresh=True, preparation=preparation)
-            if self.closed:
-                return self._guests  # which says so
         self._prepared_pools[target] = pool
         return pool
 
     async def _end_least_used(self) -> None:
-        """End prepared processes until there is room for one more. Those that are scoring stay."""
-        for target in [target for target, pool in self._prepared_pools.items() if not pool.running]:
+        """End prepared processes until there is room for one more. Those that have jobs stay."""
+        for target in [target for target, pool in self._prepared_pools.items() if not pool.jobs]:
             if len(self._prepared_pools) < _MOST_PREPARED:
                 return
-            await self._prepared_pools.pop(target).shut()
+            pool = self._prepared_pools.get(target)
+            if pool is not None and not pool.jobs:  # still, although others run while one ends
+                del self._prepared_pools[target]
+                await pool.shut()
 
     @property
     def closed(self) -> bool:
@@ -298,7 +303,10 @@ class Scorer(AbstractContextManager["Scorer"]):
 
     def close(self) -> None:
         """End the processes. May be called more than once."""
-        for pool in (self._pool, self._guests, self._unfresh_guests, *self._prepared_pools.values()):
+        for pool in (self._pool, self._guests, self._unfresh_guests):
+            pool.close()
+        # After the first: then no job makes another.
+        for pool in list(self._prepared_pools.values()):
             pool.close()
         self._files.close()
 

@@ -22,8 +22,8 @@ def is_alive(pid: int) -> bool:
     return _processes().get(pid, (0, "Z"))[1] != "Z"
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> bool:
-    """Whether the condition came true."""
+def wait_until(condition: Callable[[], object], seconds: float = 100.0) -> bool:
+    """Whether the condition came true. So long, because on a busy machine a server starts in half a minute."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -41,9 +41,15 @@ def fork_server_pid() -> int:
 
 def fork_servers() -> set[int]:
     """The living fork servers of this process."""
-    return {
-        pid for pid in living_children(os.getpid()) if b".server_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    }
+    return {pid for pid in living_children(os.getpid()) if b".server_process" in _command_of(pid)}
+
+
+def _command_of(pid: int) -> bytes:
+    """Its command line; empty if it has ended, and was reaped, since it was seen."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def _processes() -> dict[int, tuple[int, str]]:

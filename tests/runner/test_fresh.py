@@ -73,8 +73,8 @@ def test_examples_that_are_no_pairs_are_refused(examples: Any) -> None:
 def test_without_a_sandbox_only_wall_time_counts() -> None:
     """A main thread that waits for a thread or a child is not asleep."""
     for function in (functions.wait_for_thread, functions.wait_for_child):
-        with guarded(function, timeout=1.0, sandbox=False) as scorer:
-            assert scorer.score(1.3).value == 1.0
+        with guarded(function, timeout=2.0, sandbox=False) as scorer:
+            assert scorer.score(2.2).value == 1.0
     with guarded(functions.nap, timeout=0.1, sandbox=False) as scorer:
         late = scorer.score(60)
         assert (late.status, late.detail) == (Failure.TIMEOUT, "no score within 0.4 s")

@@ -48,7 +48,7 @@ def another(*arguments: Any) -> float:
 
 @pytest.fixture(scope="module")
 def behaving() -> Iterator[Guarded]:
-    with guarded(behave, timeout=0.5, workers=2) as made:
+    with guarded(behave, timeout=1.0, workers=2) as made:
         yield made
 
 

@@ -14,14 +14,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import psutil
 import pytest
 
-from rg_env.runner import Failure, ScorerPoolError, caller_worker, guarded
+from rg_env.runner import Failure, ScorerPoolError, caller_pool, caller_worker, guarded
+from rg_env.runner.caller_worker import ForkServer
 from rg_env.runner.server_process import Server, _may_pass
 from tests.runner.processes import fork_servers, living_children, wait_until, zombies_of
 from tests.runner.programs import functions
@@ -31,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
 
-def run_program(name: str, *arguments: str, seconds: float = 120.0) -> str:
+def run_program(name: str, *arguments: str, seconds: float = 400.0) -> str:
     """What the program prints. Fails if it does not end by itself, or leaves a process."""
     command = [sys.executable, "-m", f"tests.runner.programs.{name}", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
@@ -74,6 +76,18 @@ def test_a_limit_that_comes_and_goes_is_an_error_of_its_moment(limit: str) -> No
     assert printed.endswith("recovered\n")
 
 
+def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that does not answer is given up after seconds, but not the next one, which starts slowly if the
+    machine is busy."""
+
+    def start_server(*arguments: Any) -> ForkServer:
+        monkeypatch.setattr(caller_worker, "START_SECONDS", 120.0)
+        return ForkServer(*arguments)
+
+    monkeypatch.setattr(caller_pool, "ForkServer", start_server)
+    monkeypatch.setattr(caller_worker, "START_SECONDS", 3.0)
+
+
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("victim", ["server", "worker"])
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
@@ -81,15 +95,16 @@ def test_a_limit_that_comes_and_goes_is_an_error_of_its_moment(limit: str) -> No
 def test_a_process_that_is_killed_or_stopped_stops_nothing(
     fresh: bool, victim: str, signum: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caller_worker, "START_SECONDS", 5.0)
     monkeypatch.setattr(caller_worker, "_EXIT_SECONDS", 1.0)
     before = fork_servers()
-    with guarded(functions.double, workers=1, timeout=0.5, fresh=fresh) as scorer:
+    with guarded(functions.double, workers=1, timeout=1.0, fresh=fresh) as scorer:
         assert scorer.score(1).value == 2.0
         (server,) = fork_servers() - before
         assert wait_until(lambda: living_children(server))
         for pid in {server} if victim == "server" else living_children(server):
             os.kill(pid, signum)
+        if victim == "server":
+            give_up_soon(monkeypatch)
         results = [scorer.score(2) for _ in range(4)]
         # A worker that was stopped got no core: its answer is excused.
         assert all(result.value == 4.0 or (result.status == Failure.TIMEOUT and result.excused) for result in results)
@@ -100,7 +115,7 @@ def test_a_process_that_is_killed_or_stopped_stops_nothing(
 def test_a_program_that_ignores_the_end_of_children_costs_no_server() -> None:
     before, handler = fork_servers(), signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        with guarded(functions.double, workers=1, timeout=0.5) as scorer:
+        with guarded(functions.double, workers=1) as scorer:
             assert scorer.score(1).value == 2.0
             servers = fork_servers() - before
             for _ in range(20):
@@ -132,7 +147,9 @@ def test_an_idle_worker_that_is_killed_is_reaped_without_a_call(fresh: bool) -> 
     with guarded(functions.double, workers=1, fresh=fresh) as scorer:
         assert scorer.score(1).value == 2.0
         (server,) = fork_servers() - before
-        assert wait_until(lambda: len(living_children(server)) == 1 and not zombies_of(server))
+        pool = scorer._pool
+        # The used worker of a fresh pool may still be ending, and the next one not be forked yet.
+        assert wait_until(lambda: {worker.pid for worker in pool._idle} == living_children(server) != set())
         (worker,) = living_children(server)
         os.kill(worker, signal.SIGKILL)
         assert wait_until(lambda: not living_children(server) and not zombies_of(server))
@@ -213,6 +230,22 @@ def test_a_server_that_prepares_ends_with_its_parent() -> None:
     program.kill()
     program.wait()
     server.wait(timeout=100)
+
+
+class TwoOnceThereIsMemory:
+    """An argument that is 2.0 when it is unpickled, for which there is no memory the first time."""
+
+    def __init__(self, marker: Path) -> None:
+        self._marker = str(marker)
+
+    def __reduce__(self) -> tuple[Callable[[str], float], tuple[str]]:
+        return functions.no_memory_once, (self._marker,)
+
+
+def test_a_preparation_for_which_there_is_no_memory_is_tried_again(tmp_path: Path) -> None:
+    two = TwoOnceThereIsMemory(tmp_path / "tried")
+    with guarded(functions.double, workers=1, examples=[((two,), 4.0)]) as scorer:
+        assert scorer.score(3).value == 6.0
 
 
 def raised(error: Exception) -> Exception:

@@ -45,6 +45,7 @@ class WaitingDataset(EvaluatingDataset):
         time.sleep(60)
 
 
-register_dataset("evaluating", EvaluatingDataset, GuestConfig)
+for name in ("evaluating", "second", "third"):
+    register_dataset(name, EvaluatingDataset, GuestConfig)
 register_dataset("sharing", SharingDataset, GuestConfig)
 register_dataset("waiting", WaitingDataset, GuestConfig)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from reasoning_gym.factory import DATASETS
 
 from rg_env.runner import caller_pool, caller_worker
-from rg_env.scoring import Scorer, Status
+from rg_env.scoring import AnswerScore, Scorer, Status
 from rg_env.scoring import scorer as scorer_module
 from tests.scoring import guest_tasks
 
@@ -16,7 +17,7 @@ HOSTILE = "__import__('builtins').__dict__.update(eval=lambda answer: 4) or 5"
 
 
 # Importing the module has registered them. Other tests in this process count the tasks of Reasoning Gym.
-GUESTS = {name: DATASETS.pop(name) for name in ("evaluating", "sharing", "waiting")}
+GUESTS = {name: DATASETS.pop(name) for name in ("evaluating", "second", "third", "sharing", "waiting")}
 
 
 @pytest.fixture(autouse=True)
@@ -76,12 +77,21 @@ def test_a_task_that_no_module_registers_is_an_error_that_names_the_remedy() -> 
 
 
 def test_prepared_processes_are_few_and_the_least_recently_used_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = DATASETS
-    for name in ("second", "third"):
-        monkeypatch.setitem(registry, name, registry["evaluating"])
     monkeypatch.setattr(scorer_module, "_MOST_PREPARED", 2)
     with Scorer(workers=1) as scorer:
         for task in ("evaluating", "second", "evaluating", "third"):
             scorer.score_answer(entry(task), "4")
         kept = [b"evaluating" in target for target in scorer._prepared_pools]
         assert kept == [True, False]
+
+
+def test_a_prepared_process_that_answers_wait_for_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More tasks than prepared processes, more answers than workers."""
+    tasks = ["evaluating", "second", "third"]
+    monkeypatch.setattr(scorer_module, "_MOST_PREPARED", 1)
+
+    async def score_all(scorer: Scorer) -> list[AnswerScore]:
+        return await asyncio.gather(*(scorer.score_answer_async(entry(task), "4") for task in tasks * 3))
+
+    with Scorer(workers=1) as scorer:
+        assert [scored.raw for scored in asyncio.run(score_all(scorer))] == [1.0] * 9

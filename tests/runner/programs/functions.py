@@ -6,6 +6,7 @@ import random
 import subprocess
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 seen: list[Any] = []
@@ -28,6 +29,15 @@ def draw() -> float:
 
 def double(number: float) -> float:
     return 2.0 * number
+
+
+def no_memory_once(marker: str) -> float:
+    """2.0, but raises the first time that it is called with this path."""
+    path = Path(marker)
+    if not path.exists():
+        path.touch()
+        raise MemoryError
+    return 2.0
 
 
 def nap(seconds: float) -> float:
