@@ -62,6 +62,7 @@ class FileScorers:
     def __init__(self, workers: int, timeout: float) -> None:
         self._workers, self._timeout = workers, timeout
         self._functions: dict[str, Guarded] = {}
+        self._is_closed = False
 
     async def score(self, question: FileQuestion, answer: str) -> AnswerScore:
         """The score of an answer. It has one form only, so that raw and tagged score are equal.
@@ -80,10 +81,13 @@ class FileScorers:
     def _function(self, scorer: str) -> Guarded:
         if scorer not in self._functions:
             self._functions[scorer] = _processes_of(scorer, timeout=self._timeout, workers=self._workers)
+            if self._is_closed:
+                self._functions[scorer].close()  # so that a call says so, and starts nothing
         return self._functions[scorer]
 
     def close(self) -> None:
-        for function in self._functions.values():
+        self._is_closed = True
+        for function in list(self._functions.values()):
             function.close()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rg_env import ReasoningGymDataset
+from rg_env.errors import ScorerPoolError
 from rg_env.scoring import Scorer
 from rg_env.tasks.question_file import SCORER_KEY
 from tests.scoring import file_scorer_functions
@@ -74,3 +75,11 @@ def test_no_entry_names_a_function_that_the_settings_do_not(scorer: Scorer, name
 def test_damaged_entries_are_errors(scorer: Scorer, damage: dict[str, Any]) -> None:
     scored = scorer.score_answer(entry("number", "1" if "row" not in damage else "x", **damage), "1")
     assert (scored.score, scored.status) == (0.0, "error")
+
+
+def test_a_closed_scorer_starts_no_process_for_a_kind_of_question_that_is_new_to_it() -> None:
+    scorer = Scorer(workers=1)
+    scorer.close()
+    for _ in range(2):
+        with pytest.raises(ScorerPoolError, match="closed"):
+            scorer.score_answer(entry("exact", "Paris"), "Paris")
