@@ -79,8 +79,11 @@ def wait[T](coroutine: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine in the private loop; the calling thread waits, even if it runs an event loop.
 
     Raises:
-        ScorerPoolError: the private thread cannot start, or the program is ending.
+        ScorerPoolError: the private thread cannot start, or is the calling one, or the program is ending.
     """
+    if _is_private_thread():
+        coroutine.close()
+        raise ScorerPoolError("the thread of the scorer processes cannot wait for itself")
     # Not a future of `concurrent.futures`: an exception from a signal handler can leave its lock taken for ever.
     finished: SimpleQueue[asyncio.Task[T]] = SimpleQueue()
     job = _hand_over(coroutine, finished.put)
@@ -151,6 +154,14 @@ def _hand_over[T](coroutine: Coroutine[Any, Any, T], deliver: Callable[[asyncio.
     # An exception of a signal handler may come in here: then the loop has the job, which runs for nobody, or has not.
     loop.call_soon_threadsafe(job.start)
     return job
+
+
+def _is_private_thread() -> bool:
+    """Also code of others runs there: garbage collection calls `__del__` in any thread."""
+    try:
+        return asyncio.get_running_loop() is _loops.get(os.getpid())
+    except RuntimeError:  # no loop runs in this thread
+        return False
 
 
 def _private_loop() -> asyncio.AbstractEventLoop:
@@ -400,18 +411,23 @@ class ScorerPool:
         # processes then end by themselves, because this one does.
         if os.getpid() not in _loops or sys.is_finalizing():
             self._failure = _CLOSED
-            return
-        wait(self.shut())
+        elif _is_private_thread():
+            self._begin_to_end()  # and nobody there can wait for the end
+        else:
+            wait(self.shut())
 
     async def shut(self) -> None:
         """`close`, in the private loop. Who gives up waiting does not stop it."""
+        self._begin_to_end()
+        if self._ending is not None:
+            await asyncio.shield(self._ending)  # ends the workers, so that all who wait for one notice
+
+    def _begin_to_end(self) -> None:
         self._failure = _CLOSED
         while self._idle:
             self._idle.pop().discard()
         if self._server is not None and self._ending is None:
             self._ending = asyncio.create_task(self._server.close())
-        if self._ending is not None:
-            await asyncio.shield(self._ending)  # ends the workers, so that all who wait for one notice
 
 
 def _call_if_alive(method: WeakMethod[Callable[[], None]]) -> None:

@@ -22,7 +22,8 @@ from typing import Any
 import psutil
 import pytest
 
-from rg_env.runner import Failure, ScorerPoolError, caller_pool, caller_worker, guarded
+from rg_env.runner import Failure, Guarded, ScorerPoolError, caller_pool, caller_worker, guarded
+from rg_env.runner.caller_pool import wait
 from rg_env.runner.caller_worker import ForkServer
 from rg_env.runner.server_process import Server, _may_pass
 from tests.runner.processes import fork_servers, living_children, wait_until, zombies_of
@@ -188,6 +189,22 @@ def test_a_fork_that_fails_costs_one_attempt_and_not_the_server(monkeypatch: pyt
     with control, _theirs, ours:
         Server(control, os.getpid(), (0, 1))._start(1, workers.detach())
         assert ours.recv(1) == b"", "the parent sees that there is no worker"
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_close_and_score_in_the_private_thread_wait_for_nothing() -> None:
+    """Garbage collection may call `__del__` of an object that has a scorer in any thread."""
+
+    async def use(scorer: Guarded) -> None:
+        with pytest.raises(ScorerPoolError, match="cannot wait for itself"):
+            scorer.score(3)
+        scorer.close()
+
+    scorer = guarded("math:factorial", workers=1)
+    assert scorer.score(3).value == 6.0
+    wait(use(scorer))
+    with pytest.raises(ScorerPoolError, match="closed"):
+        scorer.score(3)
 
 
 class Leaving:
