@@ -64,8 +64,11 @@ def _all_equal(rollouts: Sequence[RolloutFacts]) -> bool:
     return has_no_signal([rollout.reward for rollout in rollouts])
 
 
-def phantom_line(causes: Counter[str], groups: int) -> str:
+def phantom_line(causes: Counter[str], groups: int, *, trained_on: bool = True) -> str:
     """One line about the phantom groups among all groups that were trained on; empty if there is none.
+
+    Args:
+        trained_on: the setting `train_unsolved`. Without it phantoms have no gradient, but their rewards still differ.
 
     >>> phantom_line(Counter({"format_bonus=0.2": 3}), 40)
     'phantoms: 3 of 40 groups have no solved response and still a gradient, by format_bonus=0.2'
@@ -74,7 +77,12 @@ def phantom_line(causes: Counter[str], groups: int) -> str:
         return ""
     names = [f"{name} ({number:,})" for name, number in causes.most_common()] if len(causes) > 1 else list(causes)
     share = f"{causes.total():,} of {counted(groups, 'group')}"
-    return f"phantoms: {share} have no solved response and still a gradient, by {' and '.join(names)}"
+    if trained_on:
+        return f"phantoms: {share} have no solved response and still a gradient, by {' and '.join(names)}"
+    return (
+        f"phantoms: {share} have no solved response and different rewards, by {' and '.join(names)}; "
+        "train_unsolved=false left them out"
+    )
 
 
 def collapse_line(steps: Mapping[int, Mapping[str, float | None]], total: int = 0) -> str:
@@ -116,11 +124,13 @@ def read_symptoms(dump: Dump) -> Iterator[str]:
     Runs whose settings are not known have none.
     """
     groups, causes = Counter[str](), defaultdict[str, Counter[str]](Counter)
+    trained_on: dict[str, bool] = {}
     for line in dump.ledger():
         config = dump.settings.get((line.run_id, line.attempt))
         if config is None or line.phase is not Phase.TRAIN or line.environment != RG_DUMP:
             continue
         groups[line.run_id] += 1
+        trained_on[line.run_id] = config.train_unsolved
         if cause := phantom_cause(line, config):
             causes[line.run_id][cause] += 1
     steps = defaultdict[str, dict[int, Mapping[str, float | None]]](dict)
@@ -128,6 +138,7 @@ def read_symptoms(dump: Dump) -> Iterator[str]:
         steps[record.run_id][record.step] = dict(zip(record.name, record.value, strict=True))
     for run_id, number in groups.items():
         name = f"{dump.names.get(run_id, run_id)}: " if len(groups) > 1 else ""
-        for symptom in (phantom_line(causes[run_id], number), collapse_line(steps[run_id])):
+        phantoms = phantom_line(causes[run_id], number, trained_on=trained_on[run_id])
+        for symptom in (phantoms, collapse_line(steps[run_id])):
             if symptom:
                 yield name + symptom

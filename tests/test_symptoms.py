@@ -58,14 +58,26 @@ def test_a_collapse_is_the_first_step_that_shows_it(metrics, total, line):
     assert collapse_line(metrics, total) == line
 
 
-def test_a_dump_says_the_same(tmp_path):
-    write_manifest(tmp_path, RUN_ID, {"attempt": 1, "settings": RGDumpConfig().as_nested()})
+PHANTOM = "phantoms: 1 of 3 groups have no solved response and"
+CAUSE = "by scorer.partial_credit=calibrated"
+
+
+@pytest.mark.parametrize(
+    ("trained_on", "line"),
+    [
+        (True, f"{PHANTOM} still a gradient, {CAUSE}"),
+        (False, f"{PHANTOM} different rewards, {CAUSE}; train_unsolved=false left them out"),
+    ],
+)
+def test_a_dump_says_the_same(tmp_path, trained_on, line):
+    settings = RGDumpConfig(train_unsolved=trained_on).as_nested()
+    write_manifest(tmp_path, RUN_ID, {"attempt": 1, "settings": settings})
     groups = [group(0, [WRONG, rollout(0.3)]), group(1, [1.0, 0.0]), group(2, [0.0, 0.0])]
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         writer.write_blocking(groups)
         for step, metrics in steps(EQUAL, 0.5, 0.95).items():
             writer.submit([StepRecord(RUN_ID, 1, step, list(metrics), list(metrics.values()))])
     assert list(read_symptoms(open_run(tmp_path))) == [
-        "phantoms: 1 of 3 groups have no solved response and still a gradient, by scorer.partial_credit=calibrated",
+        line,
         "collapse at step 2: 95% of the responses are equal",
     ]

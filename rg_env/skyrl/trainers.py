@@ -245,8 +245,9 @@ class RGTrainerMixin(RecordingTrainer):
 
     def _symptoms(self) -> list[str]:
         """What is wrong with the training so far, one line each."""
-        phantoms = phantom_line(self._phantoms, self._groups_trained)
-        if phantoms and self.generator.config.train_unsolved:
+        trained_on = self.generator.config.train_unsolved
+        phantoms = phantom_line(self._phantoms, self._groups_trained, trained_on=trained_on)
+        if phantoms and trained_on:
             phantoms += "; train_unsolved=false leaves them out"
         collapse = collapse_line(self._watched, self.total_training_steps or 0)
         return [line for line in (phantoms, collapse) if line]

@@ -12,7 +12,9 @@ import itertools
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from skyrl.train.dataset import PromptDataset
 from transformers import AutoTokenizer
@@ -26,6 +28,7 @@ from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.recorder import Recorder, open_dump
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
 from rg_env.tasks import Item
+from rg_env.terminal.reports import Reports
 from tests.skyrl.scripted_engine import ScriptedEngine
 
 TASK = {"chain_sum": {"weight": 1, "config": {"min_terms": 2, "max_terms": 2, "min_digits": 2, "max_digits": 2}}}
@@ -166,6 +169,16 @@ class SyncTrainer(NoModels, RGTrainer): ...
 
 
 class FullyAsyncTrainer(NoModels, RGFullyAsyncTrainer): ...
+
+
+@dataclass(frozen=True)
+class Told(Reports):
+    """Keeps what the terminal is told."""
+
+    sent: list[dict[str, Any]] = field(default_factory=list)
+
+    def send(self, **facts: Any) -> None:
+        self.sent.append(facts)
 
 
 class _Tracker:

@@ -6,8 +6,6 @@ The ledger is counted a second time here, in plain Python, and knows nothing of 
 import math
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from skyrl.train.utils.tracking import Tracking
@@ -17,9 +15,8 @@ from rg_env.dump import open_run
 from rg_env.scoring.types import AnswerScore, Status, Verdict, Violation
 from rg_env.skyrl import generator
 from rg_env.skyrl.steps import StepTracking
-from rg_env.terminal.reports import Reports
 from tests.skyrl import scripted_training
-from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, TASK, Script, build, train
+from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, TASK, Script, Told, build, train
 
 RG = "environment__skyrl_gym__rg_dump__"
 SOLVED_AT = 0.99
@@ -41,16 +38,6 @@ LOOPS = {
 }
 EVALUATED = 5
 """Items of each of two tasks, which batches of 4 do not divide."""
-
-
-@dataclass(frozen=True)
-class Told(Reports):
-    """Keeps what the terminal is told."""
-
-    sent: list[dict[str, Any]] = field(default_factory=list)
-
-    def send(self, **facts):
-        self.sent.append(facts)
 
 
 class MixedScript(Script):

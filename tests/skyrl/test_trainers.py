@@ -10,10 +10,8 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -26,9 +24,8 @@ from rg_env.dump.part_file import PartFile
 from rg_env.dump.validate import validate
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.skyrl.trainers import RecordingTrainer
-from rg_env.terminal.reports import Reports
 from tests.dump.records import RUN_ID, group
-from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, TASK, NoModels, build, train
+from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, TASK, NoModels, Told, build, train
 
 # torchdata's own, in each StatefulDataLoader that SkyRL builds
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
@@ -206,16 +203,6 @@ def test_fully_async_full_batches_leave_groups_untrained(tmp_path):
     assert all(len(groups) == BATCH for groups in trained.values())
     assert not any(line.no_signal for line in ledger if line.group_id in taken)
     assert 0 < len(taken) < len(ledger)
-
-
-@dataclass(frozen=True)
-class Told(Reports):
-    """Keeps what it is told."""
-
-    sent: list[dict[str, Any]] = field(default_factory=list)
-
-    def send(self, **facts):
-        self.sent.append(facts)
 
 
 @pytest.mark.parametrize("loop", [{}, FULLY_ASYNC], ids=["sync", "fully-async"])

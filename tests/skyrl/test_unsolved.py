@@ -7,7 +7,7 @@ from loguru import logger
 
 from rg_env.dump import open_run
 from tests.skyrl import scripted_training
-from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, Script, build, train
+from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, Script, Told, build, train
 
 RG = "environment__skyrl_gym__rg_dump__"
 GATE = {f"{RG}train_unsolved": False, f"{RG}format_bonus": 0.25}
@@ -61,7 +61,13 @@ def test_a_step_with_nothing_left_is_said_and_has_no_nan(tmp_path, estimator):
     warnings, metrics = [], []
     logger.add(warnings.append, level="WARNING")
     trainer.tracker.log = lambda data, **_: metrics.append(dict(data))
+    trainer.reports = Told()
     train(trainer)
+    symptoms = [facts["symptoms"] for facts in trainer.reports.sent if "symptoms" in facts]
+    assert symptoms[-1] == [
+        f"phantoms: {2 * BATCH} of {2 * BATCH} groups have no solved response and different rewards, by "
+        "format_bonus=0.25; train_unsolved=false left them out"
+    ]
     assert sum("nothing to learn from" in line for line in warnings) == 2, "in each step"
     assert not any(any(values) for step in trainer.advantages.values() for values in step.values())
     numbers = [value for step in metrics for value in step.values() if isinstance(value, float)]
