@@ -363,6 +363,12 @@ class RGTrainerMixin(RecordingTrainer):
         self._watched[self.global_step] = {name: self.all_metrics.get(name) for name in WATCHED}
         return status
 
+    def flush_pending_metrics(self) -> None:
+        """As in SkyRL, of a step that was trained. What an interrupted one has so far is no step of the record."""
+        if self.global_step not in self._watched:
+            self.all_metrics, self.all_timings = {}, {}
+        super().flush_pending_metrics()  # type: ignore[misc]
+
     def _stop_if_every_reward_call_failed(self, groups: Sequence[GroupRecord]) -> None:
         if error := why_every_reward_call_failed(groups):
             failed = f"step {self.global_step}: the reward function failed for every group, so nothing can be learned"

@@ -23,6 +23,7 @@ from rg_env.dump import DumpWriter, group_id, open_run
 from rg_env.dump.part_file import PartFile
 from rg_env.dump.validate import validate
 from rg_env.errors import ConfigError, RGEnvError
+from rg_env.skyrl.steps import StepTracking
 from rg_env.skyrl.trainers import RecordingTrainer
 from tests.dump.records import RUN_ID, group
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, TASK, NoModels, Told, build, train
@@ -265,6 +266,19 @@ def test_a_step_that_did_not_end_has_trained_on_nothing(tmp_path):
         train(trainer)
     assert set(trained_in(tmp_path / "dumps")) == {1}
     assert {line.step for line in open_run(tmp_path / "dumps").ledger()} == {1, 2}
+
+
+@pytest.mark.parametrize("loop", [{}, FULLY_ASYNC])
+def test_a_step_that_did_not_end_has_no_figures(tmp_path, loop):
+    trainer = build(tmp_path, **KEEP_ALL, **loop)
+    trainer.tracker = StepTracking(trainer.tracker, trainer.generator.writer)
+    trainer.fail_at = 2
+    with trainer.generator.writer:
+        with pytest.raises(RuntimeError, match="middle of a step"):
+            asyncio.run(trainer.train())
+        assert "reward/avg_raw_reward" in trainer.all_metrics
+        trainer.flush_pending_metrics()  # as SkyRL's entrypoint does with what an interrupted step has so far
+    assert {record.step for record in open_run(tmp_path / "dumps").steps()} == {1}
 
 
 CHECKPOINTS = {"trainer__ckpt_interval": 1, "trainer__resume_mode": "latest", f"{RG}size": 3 * BATCH}
