@@ -44,6 +44,13 @@ def fork_servers() -> set[int]:
     return {pid for pid in living_children(os.getpid()) if b".server_process" in _command_of(pid)}
 
 
+def servers_and_workers_of(pid: int) -> set[int]:
+    """Those that a process has started, also after it has ended: their command line names it."""
+    processes = {child: _command_of(child).split(b"\0") for child, (_, state) in _processes().items() if state != "Z"}
+    name = str(pid).encode()
+    return {child for child, command in processes.items() if name in command and b"server_process" in b"".join(command)}
+
+
 def _command_of(pid: int) -> bytes:
     """Its command line; empty if it has ended, and was reaped, since it was seen."""
     try:
