@@ -187,7 +187,8 @@ def test_sharing_prompts_and_dropping_rows_change_nothing(model_folder: Path, mo
     one_by_one = [alone.sample([request])[0] for request in requests]
     assert [r.token_ids for r in batched] == [r.token_ids for r in one_by_one]
     for left, right in zip(batched, one_by_one, strict=True):
-        np.testing.assert_allclose(left.logprobs, right.logprobs, atol=1e-5)
+        # float32 noise between matrices of different heights: 1.1e-5 at a logprob of -3.1 was seen
+        np.testing.assert_allclose(left.logprobs, right.logprobs, rtol=1e-5, atol=1e-5)
 
 
 def test_sliding_windows_are_sampled_right(tmp_path: Path) -> None:
