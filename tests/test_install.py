@@ -9,7 +9,7 @@ import tomllib
 import pytest
 from packaging.requirements import Requirement
 
-from tests.e2e.conftest import ROOT
+from tests.running import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PAGE = (ROOT / "docs" / "gpu.md").read_text()

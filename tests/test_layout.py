@@ -5,12 +5,13 @@ Imports in functions count. Imports under TYPE_CHECKING count for circles only.
 """
 
 import ast
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.running import run_command
 
 PACKAGE = Path(__file__).resolve().parents[1] / "rg_env"
 FILES = {
@@ -104,11 +105,7 @@ def test_only_the_command_line_imports_a_leaf():
 
 def test_what_training_and_reading_load():
     """Counted in nodes of the syntax tree, which do not depend on layout. The goal is 38,500 in 50 files."""
-    code = (
-        "import sys, rg_env.skyrl.generator, rg_env.analysis.stats, rg_env.dump as dump; dump.open_run; "
-        "print(*{m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'rg_env' and m.__file__}, sep='\\n')"
-    )
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    done = run_command(sys.executable, "-W", "ignore", "-m", "tests.programs.loaded_files")
     files = [Path(line) for line in done.stdout.splitlines() if line.endswith(".py")]
     assert len(files) <= 68
     assert sum(sum(1 for _ in ast.walk(ast.parse(path.read_text()))) for path in files) <= 81_000

@@ -15,6 +15,7 @@ from rg_env.dump.validate import validate
 from rg_env.evaluate.suites import SuiteTask
 from rg_env.scoring import Status, Violation
 from tests.documents import ROOT
+from tests.running import run_command
 
 PROMPT = "Answer between <answer> and </answer>."
 
@@ -52,8 +53,7 @@ def write(path: Path, content: object) -> None:
 
 
 def leaderboard(*args: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts" / "leaderboard.py"), *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return run_command(sys.executable, ROOT / "scripts" / "leaderboard.py", *args, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,8 @@ from rg_env.dump import open_run
 from rg_env.settings import value_of
 from rg_env.skyrl.config import load_run
 from rg_env.skyrl.run_folder import PATHS
-from tests.e2e.conftest import RG, rg_env, run_command
+from tests.e2e.conftest import RG
+from tests.running import rg_env, run_command
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 RECIPES = sorted([*CONFIGS.glob("*.yaml"), *CONFIGS.glob("cpu/*.yaml")])

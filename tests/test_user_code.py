@@ -1,9 +1,7 @@
 """Modules, reward functions and experiments of users: found, loaded, and one line where they are wrong."""
 
 import asyncio
-import os
 import re
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -22,6 +20,7 @@ from rg_env.tasks import Item
 from rg_env.user_code import import_modules, in_user_code, load_object
 from tests.documents import ROOT, blocks, python_blocks
 from tests.evaluate.server import completion, serving
+from tests.running import run_command, run_program
 
 GOOD = "<think>1</think><answer>2</answer>"
 
@@ -213,17 +212,7 @@ def test_an_error_during_a_run_is_one_line_and_its_first_traceback_is_in_the_log
 
 def test_a_custom_task_is_scored_in_the_scorer_processes():
     """In a process of its own, because a task cannot be unregistered."""
-    probe = """
-from rg_env import ReasoningGymDataset, RGDumpConfig, Scorer
-from rg_env.tasks import Soundness, soundness_of, task_categories
-from rg_env.user_code import import_modules
-import_modules(RGDumpConfig(imports=["examples.my_task"]))
-item = ReasoningGymDataset({"double": {"weight": 1, "config": {"highest": 5}}}, size=1).item(0)
-with Scorer(workers=1) as scorer:
-    print(*(scorer.score_answer(item.entry, answer).score for answer in (item.entry["answer"], "x")))
-print(task_categories()["double"], soundness_of("double") is Soundness.UNAUDITED)
-"""
-    done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)
+    done = run_program("custom_task")
     assert done.stdout.split() == ["1.0", "0.0", "custom", "True"], done.stderr
 
 
@@ -237,10 +226,8 @@ def test_the_code_in_the_docs_is_that_of_the_examples():
 
 
 def rg_env(*args, cwd):
-    command = [sys.executable, "-m", "rg_env", *map(str, args)]
-    return subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    command = (sys.executable, "-m", "rg_env", *args)
+    return run_command(*command, cwd=cwd, check=False, env={"PYTHONPATH": str(ROOT)})
 
 
 def test_every_command_finds_a_task_of_a_module(tmp_path):
@@ -263,10 +250,7 @@ def test_every_command_finds_a_task_of_a_module(tmp_path):
 
 
 def test_the_minimal_example_runs_from_question_to_statistics():
-    done = subprocess.run(
-        [sys.executable, "examples/minimal.py"], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_command(sys.executable, "examples/minimal.py")
     assert re.findall(r"base score (\S+) \((\w+)\)", done.stdout) == [
         ("1.00", "ok"),
         ("1.00", "ok"),

@@ -9,9 +9,10 @@ import urllib.request
 
 import pytest
 
-from tests.e2e.conftest import ROOT
+from tests.running import ROOT
 
-pytestmark = pytest.mark.long  # each command starts in a new environment, without compiled modules
+# Each command starts in a new environment, without compiled modules.
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("wheel")]
 
 
 @pytest.fixture(scope="module")

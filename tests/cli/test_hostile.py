@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from rg_env.dump.files import batch_name, lock_name, manifest_name
 from rg_env.errors import RGEnvError
 from tests.analysis.samples import write_ledger, write_texts
 from tests.dump.records import RUN_ID, group
+from tests.running import run_program
 
 TEXTS, NEXT = batch_name(FileKind.ROLLOUTS, RUN_ID, 0), batch_name(FileKind.ROLLOUTS, RUN_ID, 1)
 DEEP = b"[" * 200_000
@@ -100,12 +99,6 @@ def test_every_command_ends_and_says_what_is_wrong(case, tmp_path, monkeypatch):
 def test_a_bomb_is_read_in_little_memory(line, tmp_path):
     write_ledger(tmp_path, [group(k, step=k) for k in range(3)])
     (tmp_path / f"{TEXTS}.zst").write_bytes(repeated(line, 3000))
-    code = (
-        "import re, sys; from typer.testing import CliRunner; from rg_env.cli import app\n"
-        "done = CliRunner().invoke(app, ['dumps', 'validate', sys.argv[1]])\n"
-        # getrusage would count the memory of the process that started this one
-        "print(done.stdout, re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    done = run_program("validate_memory", tmp_path)
     assert "more than 268435456 bytes without a record; the rest of the file is lost" in done.stdout
     assert int(done.stdout.split()[-1]) < 1_000_000, "KiB"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
-import sys
 
-from tests.documents import ROOT
+from tests.running import run_program
 
 STATS, QUICKSTART = "dumps stats dumps/sample", "train configs/quickstart.yaml"
 MISTAKES = {
@@ -68,48 +66,11 @@ MISTAKES = {
 }
 """What the one line says, by what was typed after `rg-env`."""
 SLOW = ("torch", "ray", "transformers", "vllm", "reasoning_gym", "sympy", "datasets", "textual")
-PROBE = f"""
-import io, json, sys
-from contextlib import redirect_stderr, redirect_stdout
-from rg_env.cli import main
-from rg_env.errors import RGEnvError
-
-def in_this_process(work, screen):
-    try:
-        work()
-    except RGEnvError as error:
-        screen.facts["error"] = str(error)
-        return 2
-    return 0
-
-for command in ("stats", "import"):
-    with redirect_stdout(io.StringIO()) as shown:
-        sys.argv = ["rg-env", "dumps", command, "--help"]
-        try:
-            main()
-        except SystemExit:
-            assert "Usage" in shown.getvalue()
-heavy = ("polars", "pyarrow", "reasoning_gym", "textual", "orjson", "rg_env.formats")
-assert not any(name in sys.modules for name in heavy)
-
-import rg_env.train
-rg_env.train.supervise = in_this_process
-
-answers = []
-for words in {[shlex.split(typed) for typed in MISTAKES]!r}:
-    sys.argv = ["rg-env", *words]
-    with redirect_stderr(io.StringIO()) as shown:
-        try:
-            main()
-        except SystemExit as done:
-            answers.append([done.code, shown.getvalue(), [name for name in {SLOW!r} if name in sys.modules]])
-print(json.dumps(answers))
-"""
 
 
 def test_a_mistake_is_one_line_that_says_what_is_wrong_without_slow_imports():
-    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stderr
-    for (typed, says), (code, text, imported) in zip(MISTAKES.items(), json.loads(done.stdout), strict=True):
+    commands = json.dumps([shlex.split(typed) for typed in MISTAKES])
+    done = run_program("typed_mistakes", commands, json.dumps(SLOW))
+    for (typed, says), (code, _, text, imported) in zip(MISTAKES.items(), json.loads(done.stdout), strict=True):
         assert (code, text[:8], text.count("\n"), imported) == (2, "rg-env: ", 1, []), (typed, text)
         assert says in text, typed

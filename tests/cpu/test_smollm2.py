@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 
 from rg_env.skyrl.checks import check_tokenizer
 from tests.documents import ROOT
+from tests.running import rg_env, run_command
 
 CONFIG = ROOT / "configs" / "cpu_instruct.yaml"
 needs_package = pytest.mark.skipif(
@@ -24,7 +23,7 @@ needs_package = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("models") / "SmolLM2"
-    subprocess.run([sys.executable, ROOT / "scripts" / "make_smollm2.py", made], check=True, timeout=300)
+    run_command(sys.executable, ROOT / "scripts" / "make_smollm2.py", made)
     return made
 
 
@@ -74,17 +73,8 @@ def test_smollm2_trains_a_step(folder: Path, tmp_path: Path) -> None:
         "generator.n_samples_per_prompt": 2,
         "generator.sampling_params.max_generate_length": 16,
     }
-    command = [
-        sys.executable,
-        "-m",
-        "rg_env",
-        "train",
-        CONFIG,
-        *(f"{name}={value}" for name, value in settings.items()),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=800)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+    overrides = [f"{name}={value}" for name, value in settings.items()]
+    rg_env("train", CONFIG, *overrides, cwd=tmp_path)
     (ledger,) = tmp_path.glob("runs/cpu_instruct/dumps/*_ledger_*.jsonl")
     (group,) = (json.loads(line) for line in ledger.read_text().splitlines())
     assert len(group["score"]) == 2

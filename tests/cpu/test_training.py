@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.documents import ROOT
+from tests.running import run_command
 
 GROUP = 4
 
@@ -20,9 +19,7 @@ pytestmark = [pytest.mark.slow]
 
 
 def run(folder: Path, *args: str) -> str:
-    command = [sys.executable, "-u", "-m", "tests.cpu.toy_run", str(folder), *args]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=800)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+    done = run_command(sys.executable, "-u", "-m", "tests.cpu.toy_run", folder, *args)
     return done.stdout + done.stderr
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from rg_env.dump import DumpWriter, FileKind, NewerSchemaError, open_lines, open
 from rg_env.dump.files import RunLock, batch_name, is_held, lock_name, parse_name, try_folder
 from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group
+from tests.running import ROOT, program
 
 
 @pytest.mark.parametrize("run_id", ["20261121-053012-ab12cd34", "a_b_0001", "groups_7"])
@@ -41,18 +41,9 @@ def test_trying_a_folder_creates_nothing_that_another_run_could_stumble_over(tmp
 
 # -- the lock
 
-_HOLD = """
-import os, sys, time
-from rg_env.dump import DumpWriter
-writer = DumpWriter(sys.argv[1], sys.argv[2], 1)
-if not os.fork():
-    print(os.getpid(), flush=True)
-time.sleep(60)
-"""
-
 
 def test_a_second_writer_is_told_who_the_first_one_is_and_the_lock_goes_with_it_though_its_child_lives(tmp_path):
-    holder = subprocess.Popen([sys.executable, "-c", _HOLD, tmp_path, RUN_ID], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(program("dump_holder", tmp_path, RUN_ID), stdout=subprocess.PIPE, text=True, cwd=ROOT)
     child = int(holder.stdout.readline())
     try:
         with pytest.raises(DumpError) as error:

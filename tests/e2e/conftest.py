@@ -1,28 +1,12 @@
 import contextlib
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.running import ROOT
+
 RG = "environment.skyrl_gym.rg_dump"
-
-
-def run_command(*args, cwd=ROOT, timeout=800, check=True):
-    """Run a command as a user would. If it fails, the assertion shows its output."""
-    done = subprocess.run(
-        [str(arg) for arg in args], cwd=cwd, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL
-    )
-    assert not check or done.returncode == 0, f"exit {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
-    return done
-
-
-def rg_env(*args, **kwargs):
-    """`rg-env …` of this environment."""
-    return run_command(sys.executable, "-c", "from rg_env.cli import main; main()", *args, **kwargs)
 
 
 def kill_with_everything_it_started(process):

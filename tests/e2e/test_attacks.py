@@ -9,9 +9,10 @@ import pytest
 from rg_env.dump import open_run
 from rg_env.scoring import Status
 from tests.e2e.attack_run import TEXTS
-from tests.e2e.conftest import RG, ROOT, run_command
+from tests.e2e.conftest import RG
+from tests.running import ROOT, run_command
 
-pytestmark = [pytest.mark.long, pytest.mark.slow]
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1500)]
 CANARY = Path("/tmp/rg_env_was_here")
 TASKS = {
     "leg_counting": {"config": {"min_animals": 1, "max_animals": 2, "max_instances": 3}},
@@ -37,7 +38,7 @@ def run(mode, folder, short_run):
         *(f"trainer.{name}_path={folder}/{name}" for name in ("ckpt", "export", "log")),
     ]
     script = ROOT / "tests" / "e2e" / "attack_run.py"
-    run_command(sys.executable, script, mode, *short_run, *overrides, timeout=500)
+    run_command(sys.executable, script, mode, *short_run, *overrides)
     return [
         ((group.step, group.item, rollout.conversation[-1]["content"]), rollout)
         for group in open_run(folder / "dumps").groups()

@@ -14,7 +14,8 @@ import pytest
 from rg_env.cpu import nano_path
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
-from tests.e2e.conftest import RG, rg_env
+from tests.e2e.conftest import RG
+from tests.running import rg_env
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1500)]
 

@@ -6,18 +6,20 @@ import sys
 
 import pytest
 
-from tests.e2e.conftest import RG, ROOT, run_command
+from tests.e2e.conftest import RG
+from tests.running import ROOT, run_command
 
 
 @pytest.mark.long
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_gpu_check_on_the_cpu(short_run, tmp_path):
     config, *overrides = [arg for arg in short_run if "_path=" not in str(arg) and "dump_dir" not in str(arg)]
     evaluation = ["trainer.eval_before_train=true", "trainer.eval_interval=2", "trainer.hf_save_interval=2"]
     out = tmp_path / "check"
     options = ["--config", config, "--out", out, "--compare-steps", "2", f"{RG}.scorer.workers=2"]
     script = ROOT / "scripts" / "gpu_check.py"
-    done = run_command(sys.executable, script, *options, *overrides, *evaluation, timeout=880)
+    done = run_command(sys.executable, script, *options, *overrides, *evaluation, timeout=1400)
     result = json.loads((out / "result.json").read_text())
     assert all(result["passed"].values()), result["passed"]
     assert len(result["metrics"]["seconds_per_step"]) == 2

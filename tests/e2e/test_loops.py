@@ -21,7 +21,8 @@ from transformers import AutoTokenizer
 from rg_env.cpu import nano_path
 from rg_env.dump import FileKind, open_run
 from rg_env.dump.validate import validate
-from tests.e2e.conftest import RG, ROOT, kill_with_everything_it_started, rg_env
+from tests.e2e.conftest import RG, kill_with_everything_it_started
+from tests.running import ROOT, rg_env
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1000)]
 

@@ -6,9 +6,10 @@ import re
 import pytest
 
 from rg_env.dump import open_run
-from tests.e2e.conftest import RG, ROOT, rg_env
+from tests.e2e.conftest import RG
+from tests.running import ROOT, rg_env
 
-pytestmark = [pytest.mark.long, pytest.mark.slow]
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 def test_the_quickstart_raises_the_solve_rate(tmp_path):
@@ -19,7 +20,7 @@ def test_the_quickstart_raises_the_solve_rate(tmp_path):
         f"trainer.export_path={tmp_path}/exports",
         f"trainer.log_path={tmp_path}/logs",
         f"{RG}.dump_dir={tmp_path}/dumps",
-        timeout=580,
+        timeout=1400,
     )
     assert re.findall(r"^step (\S+/60)", done.stdout, re.MULTILINE) == [f"{step}/60" for step in range(1, 61)]
     assert "\x1b" not in done.stdout + done.stderr

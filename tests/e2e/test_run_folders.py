@@ -9,7 +9,7 @@ import time
 import pytest
 
 from rg_env.dump.runs import dump_folders
-from tests.e2e.conftest import ROOT, rg_env
+from tests.running import ROOT, rg_env
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1500)]
 SHORT = (

@@ -8,7 +8,7 @@ import time
 import psutil
 
 from rg_env.dump import open_run
-from tests.e2e.conftest import ROOT
+from tests.running import ROOT
 
 
 def test_sigterm_closes_the_dump_and_ends_every_process_although_a_step_blocks(tmp_path, short_run):

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from rg_env.dump import open_run
-from tests.e2e.conftest import RG, rg_env, run_command
+from tests.e2e.conftest import RG
+from tests.running import rg_env, run_command
 
 pytestmark = pytest.mark.slow
 
@@ -64,22 +65,16 @@ def test_the_record_is_what_skyrl_trained_on(tmp_path, short_run):
     assert said[0] == said[2]
 
 
-IN_A_THREAD = """
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from rg_env.train import train
-with ThreadPoolExecutor() as threads:
-    threads.submit(train, sys.argv[1:]).result()
-"""
-
-
 @pytest.mark.long
 def test_two_runs_with_the_same_settings_record_the_same(tmp_path, short_run):
     """To the last bit: texts, scores and rewards of training and evaluation, on the same number of cores, from the
     command line and from a thread of a program.
     """
     records = []
-    for folder, command in ((tmp_path / "one", ("-m", "rg_env", "train")), (tmp_path / "two", ("-c", IN_A_THREAD))):
+    for folder, command in (
+        (tmp_path / "one", ("-m", "rg_env", "train")),
+        (tmp_path / "two", ("-m", "tests.programs.train_in_thread")),
+    ):
         run_command(
             sys.executable,
             *command,

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from rg_env.dump import open_run
-from tests.e2e.conftest import RG, ROOT, rg_env, run_command
+from tests.e2e.conftest import RG
+from tests.running import ROOT, rg_env, run_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 def test_task_reward_estimator_loss_and_experiment_train_together(short_run):
-    done = rg_env("train", *short_run, ROOT / "examples" / "my_code.yaml", timeout=800)
+    done = rg_env("train", *short_run, ROOT / "examples" / "my_code.yaml")
     dumps = next(arg.partition("=")[2] for arg in map(str, short_run) if "dump_dir" in arg)
     groups = [line for line in open_run(dumps).ledger() if line.phase == "train"]
     assert {line.step for line in groups} == {1, 2}
@@ -34,7 +35,7 @@ def test_a_file_of_fifty_questions_trains(short_run, tmp_path):
     path.write_text("\n".join(["question,answer", *rows]) + "\n")
     settings = tmp_path / "sums.yaml"
     settings.write_text(f"{RG}.tasks: {{sums: {{file: {{path: {path}, scorer: number}}}}}}\n")
-    rg_env("train", *short_run, settings, timeout=800)
+    rg_env("train", *short_run, settings)
     dumps = next(arg.partition("=")[2] for arg in map(str, short_run) if "dump_dir" in arg)
     trained = [line for line in open_run(dumps).ledger() if line.phase == "train"]
     assert {line.task for line in trained} == {"sums"}
@@ -61,7 +62,7 @@ def test_a_reward_function_that_always_fails_ends_the_run_at_the_first_step(shor
 
 def test_exported_rows_train_under_skyrls_own_experiment(tmp_path):
     rg_env("dataset", "--out", tmp_path / "train.parquet", "--rows", 16, "--tasks", "spell_backward")
-    done = run_command(sys.executable, "-m", "tests.e2e.stock_run", tmp_path, timeout=800)
+    done = run_command(sys.executable, "-m", "tests.e2e.stock_run", tmp_path)
     saved = sorted(path.name for path in (tmp_path / "export").rglob("*") if path.is_file())
     assert len([name for name in saved if name.startswith("global_step_")]) == 2, saved
     assert "rg_dump scores but records nothing" in done.stdout + done.stderr

@@ -18,6 +18,7 @@ from rg_env.dump import open_run
 from rg_env.dump.validate import validate
 from rg_env.evaluate.suites import train_questions
 from tests.evaluate.server import HANG, Answer, completion, error, serving, wait_for_groups
+from tests.running import program, run_program
 
 KEY = "sk-secret-0123456789"
 GROUPS, SAMPLES = 12, 3
@@ -282,12 +283,8 @@ def test_a_run_that_keeps_no_text_says_which_settings_decided(right, tmp_path):
 
 
 def test_a_full_disk_ends_with_exit_code_3_and_says_how_many_groups_in_the_last_line(right, tmp_path):
-    full = "import resource, sys; sys.dont_write_bytecode = True; limit = (20_000, 20_000)"
-    full += "\nresource.setrlimit(resource.RLIMIT_FSIZE, limit)"
     with serving(right) as server:
-        code = f"{full}\nfrom rg_env.cli import main; main()"
-        command = [sys.executable, "-c", code, *arguments(server, tmp_path)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        done = run_program("small_disk", *arguments(server, tmp_path), check=False)
     assert done.returncode == 3, done.stderr
     missing = GROUPS - len(items(tmp_path))
     assert 0 < missing < GROUPS
@@ -297,29 +294,8 @@ def test_a_full_disk_ends_with_exit_code_3_and_says_how_many_groups_in_the_last_
     assert run.manifest["missing_groups"] == missing and run.manifest["ended"]
 
 
-HANGS = """
-import asyncio, sys, threading
-from rg_env.dump import DumpWriter
-from rg_env.dump import part_file
-from rg_env.evaluate.run import _until_signal
-from tests.dump.records import group
-
-part_file.write_all = lambda fd, data: threading.Event().wait()
-writer = DumpWriter(sys.argv[1], "run", 1)
-
-async def work():
-    try:
-        print("ready", flush=True)
-        await writer.write([group(0)])
-    finally:
-        writer.close()
-
-asyncio.run(_until_signal(work()))
-"""
-
-
 def test_a_second_signal_ends_a_command_whose_disk_hangs(tmp_path):
-    process = subprocess.Popen([sys.executable, "-c", HANGS, tmp_path], cwd=ROOT, stdout=subprocess.PIPE)
+    process = subprocess.Popen(program("hanging_disk", tmp_path), cwd=ROOT, stdout=subprocess.PIPE)
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
     with pytest.raises(subprocess.TimeoutExpired):

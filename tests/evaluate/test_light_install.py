@@ -1,7 +1,6 @@
 """`--endpoint` without any extra: in a fresh environment that has only the declared dependencies."""
 
 import json
-import os
 import subprocess
 import sys
 import venv
@@ -10,20 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.evaluate.server import completion, serving
+from tests.running import program, run_command
 
 ROOT = Path(__file__).parents[2]
-HEAVY = ("torch", "ray", "skyrl", "skyrl_gym", "transformers", "omegaconf")
-RUN = f"""
-import json, sys
-from rg_env.cli import main
-for command in json.loads(sys.argv[1]):
-    sys.argv = ["rg-env", *command]
-    try:
-        main()
-    except SystemExit as ended:
-        assert not ended.code, command
-    assert not [name for name in {HEAVY!r} if name in sys.modules], command
-"""
 
 
 def try_everything(python, folder):
@@ -39,10 +27,8 @@ def try_everything(python, folder):
             ("dumps", "rescore", folder / "eval"),
             ("eval", "--help"),
         ]
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        command = [str(python), "-c", RUN, json.dumps(commands, default=str)]
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr[-2000:]
+        _, *command = program("light_commands", json.dumps(commands, default=str))
+        run_command(python, *command, cwd=folder, env={"PYTHONPATH": str(ROOT)})
 
 
 def test_nothing_heavy_is_imported(tmp_path):

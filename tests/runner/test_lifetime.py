@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,27 +30,14 @@ from tests.runner.processes import (
     wait_until,
     zombies_of,
 )
+from tests.running import ROOT, program, run_command
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 Item = Callable[..., dict[str, Any]]
 
 
-def script(body: str, entry: dict[str, Any]) -> list[str]:
-    """A command that runs the body with the names below and an entry at hand, and lets every answer into the pool."""
-    head = f"""
-        import os, sys, threading, time
-        from rg_env.scoring.types import ScorerConfig
-        from rg_env.errors import ScorerPoolError
-        from rg_env.scoring import Scorer, guard, shared_scorer
-        sys.path.insert(0, os.getcwd())
-        from tests.runner.processes import fork_server_pid, fork_servers, living_children, wait_until
-        entry = {entry!r}
-        guard.admit = lambda entry, answer: (entry, answer, answer)
-    """
-    return [sys.executable, "-c", textwrap.dedent(head) + textwrap.dedent(body)]
-
-
-ROOT = Path(__file__).parents[2]
+def open_scorer(how: str, entry: dict[str, Any]) -> list[str]:
+    return program("open_scorer", how, json.dumps(entry))
 
 
 @pytest.mark.usefixtures("unguarded")
@@ -68,39 +55,11 @@ def test_closing_ends_every_process_even_a_hanging_one(item: Item) -> None:
     assert wait_until(lambda: not any(map(is_alive, {server, *workers})))
 
 
-TRAINERS = {
-    "idle": """
-        scorer.score_answer(entry, entry["answer"])
-    """,
-    "scoring": """
-        threading.Thread(target=scorer.score_answer, args=(entry, "1e999999999"), daemon=True).start()
-        wait_until(lambda: fork_servers() and living_children(fork_server_pid()))
-    """,
-    "starting": """
-        threading.Thread(target=scorer.score_answer, args=(entry, entry["answer"]), daemon=True).start()
-        wait_until(fork_servers)
-    """,
-    "started by a thread that has ended": """
-        thread = threading.Thread(target=scorer.score_answer, args=(entry, entry["answer"]))
-        thread.start()
-        thread.join()
-    """,
-}
-
-
-@pytest.mark.parametrize("trainer", TRAINERS)
+@pytest.mark.parametrize("trainer", ["idle", "scoring", "starting", "started_by_a_thread_that_has_ended"])
 def test_no_process_outlives_its_trainer(item: Item, trainer: str) -> None:
     """Not even if a forked child of the trainer has a copy of its end of the sockets."""
-    body = """
-        scorer = Scorer(workers=1, timeout=600)
-        {trainer}
-        if (child := os.fork()) == 0:
-            time.sleep(600)
-        server = fork_server_pid()
-        print(child, server, *living_children(server), flush=True)
-        time.sleep(600)
-    """.replace("        {trainer}", TRAINERS[trainer])
-    with subprocess.Popen(script(body, item("coin_flip")), stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    command = open_scorer(trainer, item("coin_flip"))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         child, server, *workers = [int(pid) for pid in process.stdout.readline().split()]
         try:
@@ -129,27 +88,7 @@ def test_no_worker_outlives_the_fork_server(item: Item) -> None:
 
 
 def test_a_forked_child_leaves_its_parents_scorer_alone_and_gets_its_own(item: Item) -> None:
-    body = """
-        settings = ScorerConfig(workers=1)
-        scorer = shared_scorer(settings)
-        assert scorer.score_answer(entry, entry["answer"]).score == 1.0
-        if (pid := os.fork()) == 0:
-            try:
-                scorer.score_answer(entry, entry["answer"])
-            except ScorerPoolError as error:
-                assert "process" in str(error)
-                scorer.close()
-                own = shared_scorer(settings)
-                assert own is not scorer and own.score_answer(entry, entry["answer"]).score == 1.0
-                own.close()
-                os._exit(7)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
-        assert scorer.score_answer(entry, entry["answer"]).score == 1.0
-    """
-    done = subprocess.run(
-        script(body, item("coin_flip")), capture_output=True, text=True, cwd=ROOT, timeout=400, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    run_command(*open_scorer("used_by_a_forked_child", item("coin_flip")))
 
 
 @pytest.mark.parametrize("answers", [1_500, pytest.param(10_000, marks=pytest.mark.long)])
@@ -235,13 +174,5 @@ def test_fork_servers_that_are_killed_one_after_the_other_end_no_run(item: Item)
 
 
 def test_a_scorer_left_open_does_not_keep_its_program_from_ending(item: Item) -> None:
-    body = """
-        scorer = Scorer(workers=1)
-        scorer.score_answer(entry, "1/2")
-        print(fork_server_pid())
-    """
-    done = subprocess.run(
-        script(body, item("coin_flip")), capture_output=True, text=True, cwd=ROOT, timeout=400, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_command(*open_scorer("left_open", item("coin_flip")))
     assert wait_until(lambda: not is_alive(int(done.stdout)))

@@ -29,6 +29,7 @@ from rg_env.runner import child_seccomp as seccomp
 from rg_env.runner.child_sandbox import LANDLOCK, MEASURES, SECCOMP, readable_paths
 from rg_env.scoring import AnswerScore, Scorer, Status, guard, guarded, sandbox_report
 from rg_env.tasks.registry import task_names
+from tests.running import program
 
 Item = Callable[..., dict[str, Any]]
 Attack = Callable[[str], AnswerScore]
@@ -170,17 +171,6 @@ def test_a_worker_is_replaced_after_its_jobs(monkeypatch: pytest.MonkeyPatch) ->
 
 # -- what scoring needs is allowed
 
-SCORES = """
-import json, pickle, sys
-import reasoning_gym
-from rg_env.runner.child_sandbox import Sandbox
-from rg_env.scoring.upstream import make_scorer
-jobs = pickle.load(sys.stdin.buffer)
-if sys.argv[1] == "sandboxed":
-    Sandbox().enter(1 << 30, 60)
-print(json.dumps([make_scorer(task, options)(arguments) for task, options, arguments in jobs]))
-"""
-
 
 def test_every_task_scores_the_same_with_and_without_the_sandbox(item: Item) -> None:
     jobs = []
@@ -188,9 +178,10 @@ def test_every_task_scores_the_same_with_and_without_the_sandbox(item: Item) -> 
         entry = item(task)
         for answer in (entry["answer"], "0", "x y", "[[1, 2], [3, 4]]"):
             jobs.append((task, {}, pickle.dumps((entry, answer, f"<answer>{answer}</answer>"))))
-    command = [sys.executable, "-c", SCORES]
     sandboxed, free = (
-        subprocess.run([*command, how], input=pickle.dumps(jobs), capture_output=True, check=True, cwd=ROOT).stdout
+        subprocess.run(
+            program("score_all", how), input=pickle.dumps(jobs), capture_output=True, check=True, cwd=ROOT
+        ).stdout
         for how in ("sandboxed", "free")
     )
     assert len(json.loads(sandboxed)) == 4 * 105
@@ -214,30 +205,6 @@ def test_scorers_of_users_may_use_numpy_and_sympy() -> None:
 
 # -- as another user, and where the system offers less
 
-CONFINED = """
-import sys, threading, ctypes, socket, os
-from rg_env.runner import child_sandbox as sandbox, child_seccomp as seccomp
-
-def missing(*_):
-    raise OSError(38, "Function not implemented")
-
-if {without} == "Landlock":
-    sandbox.landlock_abi = missing
-if {without} == "seccomp":
-    seccomp.build = missing
-if {without} == "installing":
-    seccomp.install = missing
-if {without} == "enforcement":
-    seccomp.install = lambda program: None
-for name, why in sandbox.try_measures().items():
-    os.write(1, (f"{{name}}: {{why}}" if why else name).encode() + b"\\n")
-for attempt in {attempts}:
-    try:
-        exec(attempt)
-    except (OSError, RuntimeError, AssertionError):
-        continue
-    os.write(1, b"succeeded: " + attempt.encode() + b"\\n")
-"""
 AS_NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 WRITE, READ = "open({victim!r}, 'w')", "open({victim!r}).read()"
 CALLS = ("socket.socket()", "threading.Thread(target=print).start()", "os.kill({pid}, 0)", "socket.socketpair()")
@@ -276,7 +243,7 @@ def test_a_missing_measure_is_named_with_its_reason_and_the_others_hold(
     for path in (victim, *tmp_path.parents[:2], tmp_path):
         path.chmod(0o777)
     tried = [attempt.format(victim=str(victim), pid=os.getpid()) for attempt in attempts]
-    command = [sys.executable, "-c", CONFINED.format(without=repr(without), attempts=repr(tried))]
+    command = program("confined", without, json.dumps(tried))
     if not without:
         command = [*AS_NOBODY, *command]
         skip_unless_runs([*AS_NOBODY, sys.executable, "-c"])

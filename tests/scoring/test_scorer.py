@@ -6,6 +6,7 @@ import asyncio
 import copy
 import os
 import pickle
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from rg_env.runner.caller_worker import Limit, Worker
 from rg_env.runner.failures import Failure, JobFailedError
 from rg_env.scoring import AnswerScore, Scorer, Status, Verdict, Violation, shared_scorer
 from rg_env.scoring.types import ScorerConfig
+from tests.running import ROOT
 
 Item = Callable[..., dict[str, Any]]
 TASKS = sorted(set(DATASETS) - {"composite"})
@@ -397,29 +399,9 @@ def test_a_loop_that_is_closed_while_it_waits_costs_no_worker(item: Item) -> Non
 
 # -- scorers of users
 
-GUEST = """
-import os
-from dataclasses import dataclass
-import reasoning_gym
-from reasoning_gym.dataset import ProceduralDataset
-@dataclass
-class Config:
-    seed: int = 0
-    size: int = 1
-class Guest(ProceduralDataset):
-    def __init__(self, config):
-        super().__init__(config=config, seed=config.seed, size=config.size)
-    def __getitem__(self, index):
-        return {"question": "1 + 1", "answer": "2", "metadata": {"source_dataset": "guest"}}
-    def score_answer(self, answer, entry):
-        return float(eval(answer) == 2)
-if "guest" not in reasoning_gym.factory.DATASETS:
-    reasoning_gym.register_dataset("guest", Guest, Config)
-"""
-
 
 def test_a_users_scorer_has_workers_of_its_own(item: Item, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "rg_env_guest_task.py").write_text(GUEST)
+    shutil.copy(ROOT / "tests" / "programs" / "guest_task.py", tmp_path / "rg_env_guest_task.py")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv(IMPORTS, "rg_env_guest_task")
     entry = {"question": "1 + 1", "answer": "2", "metadata": {"source_dataset": "guest"}}

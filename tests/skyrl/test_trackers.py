@@ -13,7 +13,7 @@ from rg_env.scoring.types import Status, Violation
 from rg_env.skyrl.config import load_config
 from rg_env.skyrl.env import RGDumpEnv
 from rg_env.skyrl.experiment import RGExperiment
-from tests.e2e.conftest import ROOT
+from tests.running import ROOT
 from tests.skyrl.generating import TASK, right, run, script_for
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from typing import Any
@@ -13,6 +12,7 @@ from loguru import logger
 from rg_env.tasks import ItemStream, Split
 from rg_env.tasks.upstream import UnusableItemError, dataset, generators, slow_draws
 from rg_env.tasks.upstream.dataset import UpstreamDataset
+from tests.running import run_command
 
 
 @pytest.fixture
@@ -69,8 +69,7 @@ def test_what_upstream_never_ends_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_snippet_of_codeio_prints_no_warning() -> None:
     code = "from rg_env.tasks.upstream.dataset import UpstreamDataset; UpstreamDataset('codeio', {}).make(93)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stderr == ""
+    assert run_command(sys.executable, "-c", code).stderr == ""
 
 
 def test_no_answer_is_empty() -> None:

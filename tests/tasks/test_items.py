@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import decimal
 import json
-import os
 import pickle
 import random
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,6 +18,7 @@ from rg_env.errors import ConfigError
 from rg_env.tasks import Item, ItemStream, Split, decode_entry, encode_entry, hash64, items, split_of, task_names
 from rg_env.tasks.upstream.dataset import UpstreamDataset
 from rg_env.tasks.upstream.generators import FIXES, solve_swap
+from tests.running import program, run_command
 from tests.tasks.test_entry_json import same
 
 HASH_SEED_TASKS = (
@@ -38,22 +36,14 @@ def stream(task: str, seed: int = 42, split: Split = Split.TRAIN, **kwargs: Any)
     return ItemStream(task, kwargs.pop("options", {}), seed, split, **kwargs)
 
 
-_PRINT_ITEMS = """
-import json, sys
-from rg_env.tasks import ItemStream, Split
-print(json.dumps({task: ItemStream(task, {}, 42, Split.TRAIN).item(1).entry_json for task in sys.argv[1].split(",")}))
-"""
-
-
 def test_entries_of_all_tasks_are_the_same_in_every_process_and_survive_json() -> None:
     # intermediate_integration: sympy picks among equivalent antiderivatives by hash seed (see `generators`).
     tasks = [task for task in task_names() if task != "intermediate_integration"]
     items_here = {task: stream(task).item(1) for task in tasks}
     for item in [*items_here.values(), stream("intermediate_integration").item(1)]:
         assert same(item.entry, decode_entry(item.entry_json)), item.task
-    environment = os.environ | {"PYTHONHASHSEED": "3", "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-c", _PRINT_ITEMS, ",".join(tasks)]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    environment = {"PYTHONHASHSEED": "3", "PYTHONWARNINGS": "ignore"}
+    run = run_command(*program("print_items", ",".join(tasks)), env=environment)
     made = json.loads(run.stdout)  # and so nothing else was printed
     assert made == {task: item.entry_json for task, item in items_here.items()}
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from rg_env.errors import ConfigError
 from rg_env.tasks import KNOWN_UNSOUND, Soundness, list_tasks
 from rg_env.tasks.registry import check_name, check_options
+from tests.running import run_program
 
 
 def test_listing() -> None:
@@ -61,8 +60,4 @@ def test_what_is_no_task_is_refused() -> None:
 
 
 def test_the_import_is_light() -> None:
-    code = (
-        "import sys, rg_env.tasks, rg_env.dataset;"
-        "print([m for m in ('torch', 'skyrl', 'ray', 'transformers', 'reasoning_gym', 'numpy') if m in sys.modules])"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert run_program("loaded", "rg_env.tasks", "rg_env.dataset").stdout == "[]\n"

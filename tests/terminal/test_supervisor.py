@@ -4,60 +4,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import textwrap
 import time
 
 import psutil
 import pytest
 
-PROLOGUE = """
-import json, os, signal, subprocess, sys, time
-from pathlib import Path
-from rg_env.errors import ConfigError
-from rg_env.processes import ray_folder
-from rg_env.terminal.reports import Reports
-from rg_env.terminal.screen import Screen
-from rg_env.terminal.supervisor import supervise
-
-ready = Path(sys.argv[1])
-stopped = []
-
-def begin(*children):
-    ray_folder().joinpath("socket").write_text("")
-    (ready.parent / "pids").write_text(json.dumps([os.getpid(), *(child.pid for child in children)]))
-    ready.touch()
-
-def sleeper(**options):
-    return subprocess.Popen(["sleep", "1000"], **options)
-"""
-EPILOGUE = """
-screen = Screen("train")
-code = supervise(work, screen)
-screen.end(code, ["a.yaml"])
-sys.exit(code)
-"""
-IN_ORDER = """
-def work():
-    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
-    begin(sleeper(start_new_session=True))
-    while not stopped:
-        time.sleep(0.05)
-    (ready.parent / "closed").touch()
-    raise KeyboardInterrupt
-"""
-STUBBORN = """
-def work():
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    begin(sleeper())
-    while True:
-        time.sleep(1)
-"""
-CLOSES_NOTHING = """
-def work():
-    begin()
-    time.sleep(1000)
-"""
+from tests.running import ROOT, program
 
 
 @pytest.fixture(autouse=True)
@@ -75,9 +27,9 @@ class Command:
         self.folder = folder
         self.temp = folder / "t"
         self.temp.mkdir()
-        script = PROLOGUE + textwrap.dedent(work) + EPILOGUE
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-c", script, folder / "ready"],
+            [*prefix, *program("supervised", work, folder / "ready")],
+            cwd=ROOT,
             env={**os.environ, "TMPDIR": str(self.temp)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -106,8 +58,7 @@ class Command:
 
 
 def start(folder, work, prefix=()):
-    """With the scratch folder below `folder`, although its path is too long for Ray."""
-    return Command(folder, "import rg_env.processes as p; p._LONGEST_TEMP = 1000\n" + work, prefix)
+    return Command(folder, work, prefix)
 
 
 def nothing_is_left(command):
@@ -120,7 +71,7 @@ def nothing_is_left(command):
     [([signal.SIGINT], 130), ([signal.SIGTERM], 143), ([signal.SIGHUP], 129), ([signal.SIGINT] * 2, 130)],
 )
 def test_a_signal_lets_the_run_close_its_dump_and_ends_everything(tmp_path, signals, exit_code):
-    command = start(tmp_path, IN_ORDER).until_ready().send(*signals)
+    command = start(tmp_path, "in_order").until_ready().send(*signals)
     returned, out, _ = command.end()
     assert returned == exit_code
     assert (tmp_path / "closed").exists()
@@ -129,13 +80,13 @@ def test_a_signal_lets_the_run_close_its_dump_and_ends_everything(tmp_path, sign
 
 
 def test_a_run_that_does_not_stop_is_killed_after_more_signals(tmp_path):
-    command = start(tmp_path, STUBBORN).until_ready().send(signal.SIGINT, signal.SIGINT, signal.SIGINT)
+    command = start(tmp_path, "stubborn").until_ready().send(signal.SIGINT, signal.SIGINT, signal.SIGINT)
     assert command.end()[0] == 130
     nothing_is_left(command)
 
 
 def test_a_run_that_has_nothing_to_close_ends_at_once(tmp_path):
-    command = start(tmp_path, CLOSES_NOTHING).until_ready().send(signal.SIGTERM)
+    command = start(tmp_path, "closes_nothing").until_ready().send(signal.SIGTERM)
     returned, out, _ = command.end()
     assert returned == 143
     assert out.splitlines()[-1] == "stopped by SIGTERM while importing; no step was finished"
@@ -143,7 +94,7 @@ def test_a_run_that_has_nothing_to_close_ends_at_once(tmp_path):
 
 
 def test_nohup_survives_a_hangup(tmp_path):
-    command = start(tmp_path, IN_ORDER, prefix=["nohup"]).until_ready().send(signal.SIGHUP)
+    command = start(tmp_path, "in_order", prefix=["nohup"]).until_ready().send(signal.SIGHUP)
     assert command.process.poll() is None
     command.send(signal.SIGTERM)
     assert command.end()[0] == 143
@@ -151,7 +102,7 @@ def test_nohup_survives_a_hangup(tmp_path):
 
 
 def test_a_killed_supervisor_stops_the_run_in_order(tmp_path):
-    command = start(tmp_path, IN_ORDER).until_ready().send(signal.SIGKILL)
+    command = start(tmp_path, "in_order").until_ready().send(signal.SIGKILL)
     deadline = time.monotonic() + 60
     while list(command.temp.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -164,16 +115,16 @@ def test_a_killed_supervisor_stops_the_run_in_order(tmp_path):
 @pytest.mark.parametrize(
     ("work", "exit_code", "said"),
     [
-        ("begin(subprocess.Popen(['true'])); print('noise'); os.write(2, b'noise of a library')", 0, ""),
-        ("begin(); raise ConfigError('trainer.epochs: must be 1')", 2, "trainer.epochs: must be 1"),
-        ("begin(); raise ValueError('no such thing')", 1, "ValueError: no such thing"),
-        ("begin(); raise RuntimeError('a traceback of another process\\nKeyError: 3')", 1, "KeyError: 3"),
-        ("begin(); raise SystemExit(7)", 1, "the process of the run ended with exit code 1"),
-        ("begin(sleeper()); os.kill(os.getpid(), signal.SIGKILL)", 1, "the process of the run ended with SIGKILL"),
+        ("prints", 0, ""),
+        ("wrong_setting", 2, "trainer.epochs: must be 1"),
+        ("error", 1, "ValueError: no such thing"),
+        ("error_of_another_process", 1, "KeyError: 3"),
+        ("exits", 1, "the process of the run ended with exit code 1"),
+        ("killed", 1, "the process of the run ended with SIGKILL"),
     ],
 )
 def test_an_error_is_one_line_and_what_a_run_prints_and_starts_is_gone(tmp_path, work, exit_code, said):
-    command = start(tmp_path, f"def work():\n    {work}\n")
+    command = start(tmp_path, work)
     returned, out, err = command.end()
     assert (returned, err) == (exit_code, f"rg-env: {said}\n" if said else "")
     assert "Traceback" not in out
@@ -182,8 +133,7 @@ def test_an_error_is_one_line_and_what_a_run_prints_and_starts_is_gone(tmp_path,
 
 
 def test_a_reader_that_has_gone_away_does_not_stop_the_run(tmp_path):
-    work = "def work():\n    begin()\n    Reports.of_this_process().begin('training')\n    time.sleep(1)\n"
-    command = start(tmp_path, work)
+    command = start(tmp_path, "reports_late")
     command.process.stdout.close()
     command.process.stdout = None
     returned, _, err = command.end()
@@ -193,15 +143,7 @@ def test_a_reader_that_has_gone_away_does_not_stop_the_run(tmp_path):
 
 def test_a_failure_late_in_a_run_is_no_wrong_setting(tmp_path):
     """It shows the dump, the log and the command that continues."""
-    work = """
-    def work():
-        begin()
-        reports = Reports.of_this_process()
-        reports.send(under_way=True, dump="/runs/dumps", run_id="r", log="/logs/train.log", checkpoint=10)
-        reports.send(line="step 12/60 | reward 0.50", step=12, total=60)
-        raise ConfigError("the scorer processes are gone")
-    """
-    returned, out, err = start(tmp_path, textwrap.dedent(work)).end()
+    returned, out, err = start(tmp_path, "fails_late").end()
     assert (returned, err) == (1, "rg-env: the scorer processes are gone\n")
     lines = out.splitlines()
     assert {"step 12/60 | reward 0.50", "dump: /runs/dumps"} <= {*lines}
@@ -212,14 +154,7 @@ def test_a_failure_late_in_a_run_is_no_wrong_setting(tmp_path):
 
 
 def test_a_run_that_ends_with_groups_missing_says_so_in_the_last_line_with_exit_code_3(tmp_path):
-    work = """
-    def work():
-        from rg_env.errors import MissingGroupsError
-        Reports.of_this_process().send(under_way=True, step=3, total=3)
-        begin()
-        raise MissingGroupsError("12 groups of this run missing from the dump in d: the disk failed")
-    """
-    command = start(tmp_path, textwrap.dedent(work))
+    command = start(tmp_path, "ends_with_groups_missing")
     code, out, err = command.end()
     assert (code, err) == (3, "")
     first, *_, last = out.splitlines()

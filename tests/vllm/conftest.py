@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.conftest import RG, ROOT
+from tests.e2e.conftest import RG
+from tests.running import ROOT
 
 STARTS_WITHIN = 240
 

@@ -12,7 +12,8 @@ import yaml
 
 from rg_env.dump import FileKind, TrainedRecord, from_line, open_lines, open_run
 from rg_env.dump.validate import validate
-from tests.e2e.conftest import RG, ROOT, rg_env, run_command
+from tests.e2e.conftest import RG
+from tests.running import ROOT, rg_env, run_command
 
 SYNCHRONOUS, ASYNCHRONOUS = (ROOT / "configs" / f"{name}.yaml" for name in ("cpu_vllm", "cpu_vllm_async"))
 

@@ -2,26 +2,15 @@
 
 import shutil
 import subprocess
-import sys
 
 import psutil
 import pytest
 
 from rg_env.cpu import nano_path
-from tests.e2e.conftest import ROOT, rg_env
+from tests.running import ROOT, program, rg_env
 from tests.vllm.conftest import members_of, running_server
 
 pytestmark = [pytest.mark.vllm]
-
-HOLDER = """
-import sys, time
-from pathlib import Path
-from tests.vllm import conftest
-
-conftest._wait_until_healthy = lambda process, url, log: print(process.pid, flush=True)
-with conftest.running_server("nano", Path(sys.argv[1])):
-    time.sleep(600)
-"""
 
 
 def refusal(*args):
@@ -45,9 +34,7 @@ def test_a_server_that_cannot_start_leaves_nothing(tmp_path):
 
 
 def test_the_server_ends_when_the_tests_are_killed(tmp_path):
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(tmp_path / "log")], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
+    holder = subprocess.Popen(program("vllm_holder", tmp_path / "log"), cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         leader = psutil.Process(int(holder.stdout.readline()))
         children = []

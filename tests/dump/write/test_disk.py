@@ -8,8 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, FileKind, TrainedRecord, open_run, write_manifest
 from rg_env.dump.validate import validate
 from tests.dump.records import RUN_ID, group, lines_of, names, rollout, uids
+from tests.running import run_program
 
 
 @pytest.fixture
@@ -106,76 +105,17 @@ def test_what_waits_is_tried_a_last_time_at_the_end(tmp_path, full_after):
     assert uids(tmp_path) == ["0"]
 
 
-_MEMORY = """
-import re, resource, sys
-from pathlib import Path
-from rg_env.dump import DumpWriter, writer as dump_writer
-from tests.dump.records import RUN_ID, group, rollout
-
-dump_writer.MAX_KEPT_BYTES = 32 << 20
-
-def peak():
-    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
-
-sys.dont_write_bytecode = True
-hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-with DumpWriter(sys.argv[1], RUN_ID, 1) as writer:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-    before = peak()
-    for k in range(300):
-        text = chr(0x1F600 + k % 50) * 250_000  # a megabyte in memory
-        writer.submit([group(k, [rollout(conversation=[{"role": "assistant", "content": text}])])]).result(5)
-    grown = (peak() - before) >> 20
-    assert 30 < grown < 64, grown
-    assert writer.missing == 300
-    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    writer.write_blocking()
-    print(300 - writer.missing)
-"""
-
-
 def test_memory_stays_bounded_while_the_disk_takes_nothing(tmp_path):
-    child = subprocess.run([sys.executable, "-c", _MEMORY, tmp_path], capture_output=True, text=True, timeout=120)
-    assert child.returncode == 0, child.stderr
+    child = run_program("dump_in_bounded_memory", tmp_path)
     kept = int(child.stdout)
     assert kept == 32  # of 32 MiB
     assert uids(tmp_path) == [str(k) for k in range(kept)]
     assert "268 groups missing from" in child.stderr
 
 
-_READ_ONLY = """
-import os, sys
-from filelock import SoftFileLock  # loaded on first use, which the other user's rights may not allow
-from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter
-from rg_env.errors import DumpError
-from tests.dump.records import RUN_ID, group
-
-folder = sys.argv[1]
-if os.geteuid() == 0:  # permissions do not bind root
-    os.chown(folder, 65534, 65534)
-    os.seteuid(65534)
-os.chmod(folder, 0o555)
-try:
-    DumpWriter(folder, RUN_ID, 1)
-except DumpError as error:
-    print(error)
-os.chmod(folder, 0o755)
-with DumpWriter(folder, RUN_ID, 1, RGDumpConfig(groups_per_file=2)) as writer:
-    assert writer.submit([group(0)]).result(5)
-    os.chmod(folder, 0o555)
-    assert writer.submit([group(1)]).result(5)  # the open files take it, and cannot get their final names
-    assert not writer.submit([group(2)]).result(5)
-    assert writer.missing == 1
-    os.chmod(folder, 0o755)
-    assert writer.submit([group(3)]).result(5)
-"""
-
-
 def test_a_folder_that_becomes_read_only():
     with tempfile.TemporaryDirectory() as name:  # not below pytest's own folder, which other users may not enter
-        child = subprocess.run([sys.executable, "-c", _READ_ONLY, name], capture_output=True, text=True, timeout=60)
-        assert child.returncode == 0, child.stderr
+        child = run_program("dump_read_only", name)
         assert uids(Path(name)) == uids(Path(name), FileKind.ROLLOUTS) == ["0", "1", "2", "3"]
         assert not [path for path in Path(name).iterdir() if path.suffix != ".jsonl"]
     assert child.stdout.startswith(f"dump folder {name} cannot be written (Permission denied)")

@@ -3,8 +3,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import subprocess
-import sys
 import threading
 from concurrent.futures import Future
 from pathlib import Path
@@ -17,6 +15,7 @@ from rg_env.dump.files import list_files
 from rg_env.dump.manifest import read_manifest
 from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, lines_of, names, uids
+from tests.running import run_program
 
 ONE_OF_EACH = [[1.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
 
@@ -178,31 +177,10 @@ def test_close_may_be_called_again_and_late_groups_are_refused(tmp_path, log):
     assert [line for line in log if line.startswith("ERROR")] == ["ERROR dump: 1 record refused, the dump is closed"]
 
 
-_EXIT = """
-import os, signal, sys
-from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter, close_all
-from tests.dump.records import group
-
-def stop(*_):
-    close_all()
-    os._exit(3)
-
-signal.signal(signal.SIGTERM, stop)
-writer = DumpWriter(sys.argv[1], "run", 1)
-for k in range(20):
-    writer.submit([group(k, run_id="run")])
-    if sys.argv[2] == "sigterm" and k == 10:
-        os.kill(os.getpid(), signal.SIGTERM)
-if sys.argv[2] == "exception":
-    raise RuntimeError
-"""
-
-
 @pytest.mark.parametrize(("how", "code", "count"), [("end", 0, 20), ("exception", 1, 20), ("sigterm", 3, 11)])
 def test_all_is_written_at_the_end_of_the_process_however_it_ends(tmp_path, how, code, count):
-    child = subprocess.run([sys.executable, "-c", _EXIT, tmp_path, how], capture_output=True, timeout=60, check=False)
-    assert child.returncode == code, child.stderr.decode()
+    child = run_program("dump_until_end", tmp_path, how, check=False)
+    assert child.returncode == code, child.stderr
     assert uids(tmp_path) == [str(k) for k in range(count)]
     assert not list(tmp_path.glob("*.part"))
 

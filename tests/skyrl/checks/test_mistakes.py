@@ -1,8 +1,6 @@
 """A hundred mistakes: each is one line with the right hint or none, and leaves nothing behind."""
 
 import json
-import subprocess
-import sys
 
 import huggingface_hub.constants
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from rg_env.errors import ConfigError
 from rg_env.settings import check_value, value_of
 from rg_env.skyrl.config import RGTrainConfig, known_settings, load_config
+from tests.running import run_program
 from tests.skyrl.checks.mistakes import MISTAKES, NOTHING, SEVERAL, THROUGH_THE_COMMAND
 
 
@@ -38,27 +37,11 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(mistake, refusal, run, 
 def test_the_command_exits_2_with_one_line_before_torch_and_ray_are_imported(run, tmp_path):
     """Ten of them as a user types them, checked in this process, and two of them as training does, in another."""
     before = files(tmp_path)
-    probe = (
-        "import io, json, sys\n"
-        "from contextlib import redirect_stderr, redirect_stdout\n"
-        "from rg_env.cli import main\n"
-        "for command in json.loads(sys.argv[1]):\n"
-        "    sys.argv = ['rg-env', 'train', *command]\n"
-        "    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as error:\n"
-        "        try: main()\n"
-        "        except SystemExit as end: code = end.code\n"
-        "    slow = [name for name in ('torch', 'ray', 'transformers') if name in sys.modules]\n"
-        "    print(json.dumps([code, out.getvalue(), error.getvalue(), slow]))"
-    )
     mistakes = [*THROUGH_THE_COMMAND, *THROUGH_THE_COMMAND[:2]]
     commands = [[*run, mistake, *["--check"] * (number < 10)] for number, mistake in enumerate(mistakes)]
-    done = subprocess.run(
-        [sys.executable, "-c", probe, json.dumps(commands)], capture_output=True, text=True, check=True
-    )
-    answers = map(json.loads, done.stdout.splitlines())
-    for mistake, (code, out, error, slow) in zip(
-        [*THROUGH_THE_COMMAND, *THROUGH_THE_COMMAND[:2]], answers, strict=True
-    ):
+    slow_modules = json.dumps(["torch", "ray", "transformers"])
+    done = run_program("typed_commands", json.dumps([["train", *words] for words in commands]), slow_modules)
+    for mistake, (code, out, error, slow) in zip(mistakes, json.loads(done.stdout), strict=True):
         assert (code, out, error.count("\n"), slow) == (2, "", 1, []), error
         assert error.startswith("rg-env: ") and MISTAKES[mistake] in error
     assert files(tmp_path) == before

@@ -1,0 +1,30 @@
+"""A user's task whose scorer evaluates the answer. Tests copy this file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import reasoning_gym
+from reasoning_gym.dataset import ProceduralDataset
+
+
+@dataclass
+class Config:
+    seed: int = 0
+    size: int = 1
+
+
+class Guest(ProceduralDataset):
+    def __init__(self, config: Config) -> None:
+        super().__init__(config=config, seed=config.seed, size=config.size)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"question": "1 + 1", "answer": "2", "metadata": {"source_dataset": "guest"}}
+
+    def score_answer(self, answer: str, entry: dict[str, Any]) -> float:
+        return float(eval(answer) == 2)
+
+
+if "guest" not in reasoning_gym.factory.DATASETS:
+    reasoning_gym.register_dataset("guest", Guest, Config)
