@@ -9,10 +9,10 @@ BIN := $(VENV)/bin
 MODEL ?= nano
 VLLM_VENV := .venv-vllm
 VERIFIERS_VENV := .venv-verifiers
-# Processes that share the tests of `make test`.
+# Processes that share the tests of `make test` and `make test-long`.
 JOBS ?= 2
 
-.PHONY: install install-vllm install-verifiers quickstart test test-fast test-long test-vllm test-verifiers sweep check docs chromium format bench samples snapshots nano gpu-check pins clean
+.PHONY: install install-vllm install-verifiers quickstart test test-fast test-long test-vllm test-verifiers sweep check check-types check-rest docs chromium format bench samples snapshots nano gpu-check pins clean
 
 $(VENV)/installed: pyproject.toml requirements/dev.txt scripts/install.sh
 	scripts/install.sh $(VENV) dev
@@ -48,9 +48,11 @@ $(VLLM_VENV)/installed: pyproject.toml requirements/vllm.txt scripts/install.sh
 
 install-vllm: $(VLLM_VENV)/installed
 
-# Training runs of half a minute and more: the quickstart, every algorithm, attacks, kills and resumption.
+# Training runs of half a minute and more: the quickstart, every algorithm, attacks, kills and resumption. Those that must
+# be equal to the last bit run after the others: on a busy machine, the sampler's batches may differ.
 test-long: install
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -m 'long and not alone' -n $(JOBS) --dist loadgroup
+	$(BIN)/python -m pytest -m 'long and alone' tests/e2e
 
 test-vllm: install-vllm
 	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m vllm
@@ -70,10 +72,16 @@ test-verifiers: install-verifiers
 test-fast: install
 	$(BIN)/python -m pytest -m 'not slow and not long and not sweep and not verifiers'
 
+# The types take longest; the rest is checked beside them.
 check: install
+	@$(MAKE) --no-print-directory --jobs=2 check-types check-rest
+
+check-types: install
+	$(BIN)/mypy
+
+check-rest: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/python -m scripts.docs --check
 
 # Writes the tables in the pages that follow from the code.

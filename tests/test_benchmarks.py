@@ -67,6 +67,7 @@ def test_an_unknown_benchmark_is_one_line():
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1500)
 def test_every_benchmark_runs():
     """In a few seconds each, so that a renamed function cannot break them unnoticed. Their figures are not judged."""
     done = subprocess.run([sys.executable, "-m", "benchmarks", "--quick"], cwd=ROOT, capture_output=True, text=True)

@@ -116,6 +116,7 @@ def trained(tmp_path_factory):
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(1600)
+@pytest.mark.xdist_group("twins")
 @pytest.mark.parametrize("twin", TWINS)
 def test_a_cpu_twin_trains(twin, trained):
     """On real groups, which `rg-env dumps stats` reads."""

@@ -66,6 +66,7 @@ def test_the_record_is_what_skyrl_trained_on(tmp_path, short_run):
 
 
 @pytest.mark.long
+@pytest.mark.alone
 def test_two_runs_with_the_same_settings_record_the_same(tmp_path, short_run):
     """To the last bit: texts, scores and rewards of training and evaluation, on the same number of cores, from the
     command line and from a thread of a program.
