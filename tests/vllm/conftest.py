@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.conftest import RG
 from tests.running import ROOT
 
-STARTS_WITHIN = 240
+STARTS_WITHIN = 600
 
 
 def pytest_collection_modifyitems(config, items):
