@@ -7,7 +7,8 @@ and its task is named here again.
 
 Three kinds of policies: the attacks of `rg-env attack`, the cheap answers that calibrate partial credit, and programs
 of one or two steps over the numbers, words and grids of the question, alone or two of them under one condition. All see
-the items of one half with their answers; the best are judged on the other half. Answers are scored by `Scorer` without
+the items of one half with their answers; the best are judged on the other half. So are rules that are learned from 200
+items (`rg_env.attack.learned`). Answers are scored by `Scorer` without
 its processes, in a fork with limits of CPU time; a `Scorer` with processes then confirms the best.
 """
 
@@ -29,11 +30,12 @@ import statistics
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rg_env.attack.attacks import POLICIES, after_colon, attacks, block_of, numbers_of, words_of
+from rg_env.attack.learned import counts_of, learned_rules
 from rg_env.attack.run import FULLY_RIGHT, often_right
 from rg_env.scoring import Scorer
 from rg_env.scoring.base_score import CHEAP
@@ -47,11 +49,15 @@ from rg_env.tasks.upstream.dataset import UpstreamDataset
 LEVELS = (None, 0.0, 1.0, 0.5, 0.25, 0.75)
 """Complexities in the order in which they are attacked; None: the task's default options."""
 ITEMS, FEWEST = 120, 16
-DRAWING, PROGRAMS, SCREENING, JUDGING = 0.5, 0.4, 0.4, 0.4
+LEARNED = 400
+"""Items for rules that are learned, of which one half is judged."""
+DRAWING, PROGRAMS, SCREENING, JUDGING = 1.0, 0.4, 0.4, 0.4
 """CPU seconds of the parts, for one level of a task."""
 SLOW = 0.5
 """CPU seconds after which an answer scores 0, and a draw is given up."""
-LOST = 20
+COUNTED = 7
+"""Counts of words and signs, and as many of other kinds, whose ratios are conditions."""
+LOST = 30
 """CPU seconds after which the process of a level is ended, and after 20 times as many in wall time."""
 SCREENED, FINALISTS, CONFIRMED = 20, 30, 12
 PAGE = Path("docs/evidence/attacks.md")
@@ -244,7 +250,40 @@ def conditions(questions: Sequence[str]) -> dict[str, Callable[[str], bool]]:
         "the number of numbers is even": lambda question: len(numbers_of(question)) % 2 == 0,
         "the question is long": lambda question: len(question) > long,
     }
-    return chosen | {f"the question has `{word}`": lambda question, word=word: word in question for word in words}
+    signs_of = [set(re.findall(r"[^\w\s]{1,2}", question)) for question in questions]
+    frequent = Counter(itertools.chain(*signs_of))
+    words += [sign for sign, number in frequent.most_common(40) if 0.1 < number / len(questions) < 0.9]
+    chosen |= {f"the question has `{word}`": _contains(word) for word in words}
+    return chosen | ratio_conditions(questions)
+
+
+Condition = Callable[[str], bool]
+Measure = Callable[[str], float]
+
+
+def ratio_conditions(questions: Sequence[str]) -> dict[str, Condition]:
+    """Conditions that a count of the question by another is above a quartile of the known questions."""
+    counts = counts_of(questions)
+    counts = [*counts[:COUNTED], *counts[-COUNTED:]]
+    cached: dict[str, Measure] = {count.name: functools.cache(count.of) for count in counts}
+    chosen: dict[str, Condition] = {}
+    for above, below in itertools.permutations(cached, 2):
+        ratio = _ratio(cached[above], cached[below])
+        for threshold in dict.fromkeys(statistics.quantiles(map(ratio, questions), n=4)):
+            chosen[f"{above} by {below} + 1 is above {threshold:.4g}"] = _exceeds(ratio, threshold)
+    return chosen
+
+
+def _contains(text: str) -> Condition:
+    return lambda question: text in question
+
+
+def _ratio(above: Measure, below: Measure) -> Measure:
+    return lambda question: above(question) / (below(question) + 1)
+
+
+def _exceeds(measure: Measure, threshold: float) -> Condition:
+    return lambda question: measure(question) > threshold
 
 
 def with_conditions(answers: Answers, entries: Sequence[Entry], known: int) -> None:
@@ -310,24 +349,26 @@ class Scores:
 
 
 def draw(task: str, options: Mapping[str, Any]) -> list[Entry]:
+    """Up to `LEARNED` items, fewer where they are slow."""
     dataset = UpstreamDataset(task, options)
     entries: list[Entry] = []
     start = math.inf
-    for number in range(4 * ITEMS):
+    for number in range(4 * LEARNED):
         signal.setitimer(signal.ITIMER_PROF, 2 * SLOW)
         with contextlib.suppress(Exception):  # an unusable draw, or a slow one
             entries.append(dataset.make(hash64("attack", task, number) >> 32))
         signal.setitimer(signal.ITIMER_PROF, 0)
         start = min(start, time.process_time())  # the first draw loads what the task needs
         spent = time.process_time() - start
-        if len(entries) == ITEMS or (spent > DRAWING and len(entries) >= FEWEST) or spent > 5 * DRAWING:
+        if len(entries) == LEARNED or (spent > DRAWING and len(entries) >= FEWEST) or spent > 5 * DRAWING:
             return entries
     return entries
 
 
 def attack_level(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The best policies of a level, chosen on one half of the items and judged on the other."""
-    entries = draw(task, options)
+    drawn = draw(task, options)
+    entries = drawn[:ITEMS]
     if len(entries) < 4:
         raise TimeoutError("items are too slow")
     rights = [str(entry["answer"]) for entry in entries[: len(entries) // 2] if entry["answer"] is not None]
@@ -354,6 +395,7 @@ def attack_level(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
     _add_scores(scores, entries[SCREENED:known], answers[SCREENED:], chosen, finals, JUDGING)
     names = dict.fromkeys([*_first(finals, 6), *_first(finals, 2, fixed)])
     judged = [_judged(scores, entries[known:], answers[known:], name) for name in names]
+    judged += judged_rules(scores, drawn)
     return {
         "items": len(entries),
         "screened": screened,
@@ -363,6 +405,20 @@ def attack_level(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
         "most_right": {**max(judged, key=lambda result: result["right"])},
         "highest": {**max(judged, key=lambda result: result["mean"])},
     }
+
+
+def judged_rules(scores: Scores, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Rules that are learned from one half of the items, on the other half."""
+    known, others = entries[: len(entries) // 2], entries[len(entries) // 2 :]
+    known = [entry for entry in known if entry["answer"] is not None]
+    if not known:
+        return []
+    rules = learned_rules([entry["question"].strip() for entry in known], [str(entry["answer"]) for entry in known])
+    results = []
+    for rule in rules:
+        answers = [{rule.name: rule.answer(entry["question"].strip()) or ""} for entry in others]
+        results.append(_judged(scores, others, answers, rule.name, 2 * JUDGING))
+    return results
 
 
 def _first(totals: Mapping[str, float], number: int, names: Sequence[str] | None = None) -> list[str]:
@@ -388,12 +444,14 @@ def _add_scores(
     return len(entries)
 
 
-def _judged(scores: Scores, entries: Sequence[Entry], answers: Answers, name: str) -> dict[str, Any]:
+def _judged(
+    scores: Scores, entries: Sequence[Entry], answers: Answers, name: str, limit: float = JUDGING / 4
+) -> dict[str, Any]:
     """A policy, the share of items on which it is fully right, its mean score, and some of its answers with scores."""
     start, earned = time.process_time(), []
     for entry, made in zip(entries, answers, strict=True):
         earned.append(scores.of(entry, made[name]) if name in made else 0.0)
-        if time.process_time() - start > JUDGING / 4 and len(earned) >= FEWEST // 2:
+        if time.process_time() - start > limit and len(earned) >= FEWEST // 2:
             break
     shown = [
         (entry, made[name], score) for entry, made, score in zip(entries, answers, earned, strict=False) if name in made
@@ -444,6 +502,7 @@ def in_a_fork(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def measure(tasks: Sequence[str], state: Path) -> None:
     """Attack what the state file lacks, breadth first: a level of all tasks, then the next level."""
     done = _read(state)
+    commit = current_commit()
     unconfirmed = []
     for complexity, task in itertools.product(LEVELS, tasks):
         scale = scale_of(task, {})
@@ -452,7 +511,7 @@ def measure(tasks: Sequence[str], state: Path) -> None:
         options = base_options(task) if scale is None or complexity is None else scale.options(complexity)
         record = {"task": task, "c": complexity, "options": json.loads(json.dumps(options))}
         same = [other for other in done.values() if other["task"] == task and other["options"] == record["options"]]
-        record = ({**same[0]} if same else in_a_fork(task, options)) | record
+        record = ({**same[0]} if same else in_a_fork(task, options) | {"commit": commit}) | record
         for name in () if same or "lost" in record else _BEST:
             unconfirmed.append((record, name, options, record[name].pop("answers")))
         done[task, complexity] = record
@@ -473,6 +532,11 @@ def measure(tasks: Sequence[str], state: Path) -> None:
 _BEST = ("most_right", "highest")
 
 
+def current_commit() -> str:
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def _write(state: Path, record: Mapping[str, Any]) -> None:
     with state.open("a") as out:
         out.write(json.dumps(record) + "\n")
@@ -490,13 +554,19 @@ _HEAD = """# Attacks on the scorers
 
 Asked: can an answer get a reward without solving its question, on any task, at any level of difficulty?
 
-Done: `python -m scripts.attack_levels` at commit `{commit}` ({date}, reasoning-gym 0.1.25): {tasks} tasks with their
-default options and, where they have levels, at c = 0, 0.25, 0.5, 0.75 and 1; {levels} of these {all_levels} levels, up
-to {items} items each, fewer where they are slow. Each item got {texts} texts (code, hanging, malformed, deep, wide and
-long ones, constants, frequent answers of other items) and the answers of policies that solve nothing: parts of the
-question, programs of one or two steps over its numbers, words and grids, and pairs of these under one condition;
-{policies} answers in all. The best on one half of the items were judged on the other half. {confirmed} of their answers
-got the same score from `Scorer` with its processes.{lost}
+Done: `python -m scripts.attack_levels`, for each task at the commit in its row (reasoning-gym 0.1.25), with its default
+options and, where it has levels, at c = 0, 0.25, 0.5, 0.75 and 1; up to {items} items each, fewer where they are slow.
+Each item got {texts} texts (code, hanging, malformed, deep, wide and long ones, constants, frequent answers of other
+items) and the answers of policies that solve nothing: parts of the question, programs of one or two steps over its
+numbers, words and grids, and pairs of these under one condition on its words, its signs or a ratio of its counts. The
+best on one half of the items were judged on the other half. The same was done with rules that are learned from up to
+{known} items: a threshold for a count of the question or for a ratio of two, and the answer to the most similar
+question.
+
+Rows of commit `2cc67bc` (105 tasks, 586 levels, 423 to 832 answers for each item; 9,332 of 9,332 of the best policies'
+answers got the same score from `Scorer` with its processes; `propositional_logic` at c = 0.75 was too slow) are older
+than conditions on signs and ratios, and than rules that are learned. In the last run, at commit `{commit}` ({date}):
+{tasks} tasks, {levels} levels, {policies} answers for each item, {confirmed} confirmed in this way.{lost}
 
 A level is not used if one policy is fully right on more than 0.4 of the items (0.5 where there are three answers, 0.75
 where there are two). Not covered: programs of three steps, and policies that perform the task itself.
@@ -508,57 +578,92 @@ _ALL = """The share of items on which the best policy is fully right; in bracket
 _MOST = """All that are right on 0.25 of the items or more, or score as much on average.
 
 """
+_CUT, _MIX, _BEST_OF, _OUT, _AFTER = (
+    "Levels and options that are not used",
+    "All tasks of the default mix",
+    "The best policies",
+    "Tasks that are not in the default mix",
+    "Rules of one sign or one ratio",
+)
+
+Row = tuple[str, ...]
 
 
 def page(records: Mapping[tuple[str, float | None], dict[str, Any]], old: str) -> str:
-    """`docs/evidence/attacks.md`; what the old page says about signs in recorded rollouts stays."""
+    """`docs/evidence/attacks.md`. What the old page says about other tasks, and below the tables, stays."""
     measured = {key: record for key, record in records.items() if "lost" not in record}
-    lost = [f"`{task}` at {_level(c)}" for task, c in records.keys() - measured.keys()]
-    tasks = sorted({task for task, _ in measured})
-    mix = [task for task in tasks if in_default_mix(task)]
-    answers = sorted(record["policies"] for record in measured.values())
-    judged = [record[name] for record in measured.values() for name in _BEST]
-    confirmed, compared = (sum(result.get(key, 0) for result in judged) for key in ("confirmed", "compared"))
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    head = _HEAD.format(
-        commit=commit.stdout.strip(),
-        date=time.strftime("%Y-%m-%d"),
-        levels=len(measured),
-        all_levels=sum(6 if scale_of(task, {}) else 1 for task in task_names()),
-        tasks=len(tasks),
-        texts=len(attacks("", [])) - len(POLICIES),
-        policies=f"{answers[0]} to {answers[-1]:,}",
-        items=max(record["items"] for record in measured.values()),
-        confirmed=f"{confirmed:,} of {compared:,}",
-        lost=f" Too slow: {', '.join(sorted(lost))}." if lost else "",
-    )
+    tasks = {task for task, _ in measured}
     levels = sorted(LEVELS, key=lambda c: -1 if c is None else c)
-    rows: list[Any] = []
-    best: list[Any] = []
-    for task in mix:
+    rows, left_out = _kept(old, _MIX, tasks), _kept(old, _OUT, tasks)
+    best = _kept(old, _BEST_OF, tasks)
+    for task in sorted(tasks):
         of_levels = [measured.get((task, c)) for c in levels]
-        prior = measured[task, None]["prior"] if (task, None) in measured else 0.0
-        rows.append((f"`{task}`", f"{prior:.2f}", *(_cell(record) for record in of_levels)))
+        plain = measured.get((task, None))
+        commit = max(record["commit"] for record in of_levels if record)
+        if not in_default_mix(task):
+            if plain is not None:
+                left_out.append((f"`{task}`", *_policies(plain)[-1], reason_for(task), f"`{commit}`"))
+            continue
+        prior = f"{plain['prior']:.2f}" if plain else "–"
+        rows.append((f"`{task}`", prior, *(_cell(record) for record in of_levels), f"`{commit}`"))
         for c, record in zip(levels, of_levels, strict=True):
             if record and max(record[name]["mean"] for name in _BEST) >= 0.25:
                 best.extend((f"`{task}`", _level(c), *policy) for policy in _policies(record))
-    cuts = []
-    for task, end, reason in ((name, *cut) for name in task_names() for cut in why_cut(name).items()):
-        if "right on" in reason:
-            instead = f"`{json.dumps(base_options(task))}`" if end == "defaults" else ""
-            cuts.append((f"`{task}`", "upstream's defaults" if instead else end, reason, instead))
-    out = [task for task in tasks if task not in mix and (task, None) in measured]
-    left_out = [(f"`{task}`", *_policies(measured[task, None])[-1], reason_for(task)) for task in out]
-    sections = {
-        "Levels and options that are not used": _table(("task", "end", "reason", "in their place"), cuts),
-        "All tasks of the default mix": _ALL + _table(("task", "prior", *map(_level, levels)), rows),
-        "The best policies": _MOST + _table(("task", "level", "policy", "fully right", "mean"), best),
-        "Tasks that are not in the default mix": _table(
-            ("task", "best policy at default options", "fully right", "mean", "left out because"), left_out
+    in_mix = {row[0] for row in rows if in_default_mix(row[0].strip("`"))}
+    tables = {
+        _CUT: _table(("task", "end", "reason", "in their place"), _cuts()),
+        _MIX: _ALL
+        + _table(("task", "prior", *map(_level, levels), "commit"), sorted(row for row in rows if row[0] in in_mix)),
+        _BEST_OF: _MOST
+        + _table(
+            ("task", "level", "policy", "fully right", "mean"),
+            sorted((row for row in best if row[0] in in_mix), key=lambda row: row[0]),
+        ),
+        _OUT: _table(
+            ("task", "best policy at default options", "fully right", "mean", "left out because", "commit"),
+            sorted(left_out),
         ),
     }
-    texts = [f"\n## {title}\n\n{text}" for title, text in sections.items()]
-    return head + "".join(texts) + "\n" + old[old.index("## Signs in recorded rollouts") :]
+    texts = [f"\n## {title}\n\n{text}" for title, text in tables.items()]
+    return _head(records, measured) + "".join(texts) + "\n" + old[old.index(f"## {_AFTER}") :]
+
+
+def _head(records: Mapping[tuple[str, float | None], Any], measured: Mapping[tuple[str, float | None], Any]) -> str:
+    lost = [f"`{task}` at {_level(c)}" for task, c in records.keys() - measured.keys()]
+    answers = sorted(record["policies"] for record in measured.values())
+    judged = [record[name] for record in measured.values() for name in _BEST]
+    confirmed, compared = (sum(result.get(key, 0) for result in judged) for key in ("confirmed", "compared"))
+    return _HEAD.format(
+        commit=max(record["commit"] for record in measured.values()),
+        date=time.strftime("%Y-%m-%d"),
+        levels=len(measured),
+        tasks=len({task for task, _ in measured}),
+        texts=len(attacks("", [])) - len(POLICIES),
+        policies=f"{answers[0]} to {answers[-1]:,}",
+        items=ITEMS,
+        known=LEARNED // 2,
+        confirmed=f"{confirmed:,} of {compared:,}",
+        lost=f" Too slow: {', '.join(sorted(lost))}." if lost else "",
+    )
+
+
+def _cuts() -> list[Row]:
+    """What is not used because a policy is right too often."""
+    cuts: list[Row] = []
+    for task in task_names():
+        for end, reason in why_cut(task).items():
+            if "right on" in reason:
+                instead = f"`{json.dumps(base_options(task))}`" if end == "defaults" else ""
+                cuts.append((f"`{task}`", "upstream's defaults" if instead else end, reason, instead))
+    return cuts
+
+
+def _kept(old: str, title: str, measured: Container[str]) -> list[Row]:
+    """The rows of a table of the old page, but for those of tasks that were measured again."""
+    section = old[old.index(f"## {title}\n") :]
+    section = section[: section.index("\n## ")]
+    rows = [tuple(re.split(r"(?<!\\) \| ", line[2:-2])) for line in section.splitlines() if line.startswith("| `")]
+    return [row for row in rows if row[0].strip("`") not in measured]
 
 
 def _level(complexity: float | None) -> str:

@@ -5,7 +5,7 @@
 | code | an attack with code ended or stopped its process, or made the canary file |
 | poison | afterwards the right answer of an item, or a wrong one, has another score than before |
 | free reward | a text that is not the item's answer scores 0.3 or more, on average over all items |
-| often right | one attack is fully right on more than 0.4 of the items: 0.75 where there are two answers, 0.5 for three |
+| often right | one attack is fully right on more than 0.4 of the items: 0.75 where there are two answers, 0.5 for three; or a rule that is learned from half of 400 items is, on the other half |
 | hang, crash, exception | the scorer used up its CPU time, its process died, or it raised: contained, so the answer scored 0 |
 
 Invariant: no attack reaches the calling process.
@@ -15,27 +15,23 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from loguru import logger
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from rg_env.attack.attacked_items import Entry, draw_entries
 from rg_env.attack.attacks import Attack, attacks
+from rg_env.attack.learned import learned_rules
 from rg_env.errors import describe
 from rg_env.output import cell, console, print_text
 from rg_env.scoring import AnswerScore, Scorer, Status
 from rg_env.scoring.parse import canonical
-from rg_env.tasks import hash64, task_names
-from rg_env.tasks.levels import base_options
-from rg_env.tasks.mix import TaskMix
-from rg_env.tasks.upstream import UnusableItemError
-from rg_env.tasks.upstream.dataset import UpstreamDataset
+from rg_env.tasks import TaskMix, TaskSpec, task_names
 
 FREE_REWARD = 0.3
 FULLY_RIGHT = 1 - 1e-9
@@ -43,8 +39,10 @@ _DEADLINE = 1.0
 """CPU seconds per answer."""
 _OTHERS = 40
 """Items whose answers the attacks may know, at most."""
-
-Entry = Mapping[str, Any]
+_LEARNED = 400
+"""Items for rules that are learned: they are fitted on one half and judged on the other."""
+_LEAST_JUDGED = 50
+"""With fewer items in that half, chance decides too much."""
 
 
 class Hole(StrEnum):
@@ -114,34 +112,50 @@ def attack_tasks(
         ConfigError: the mix is invalid.
         ScorerPoolError: scorer processes cannot be started.
     """
-    counted = {task.name for task in TaskMix.parse(tasks).tasks}
-    names = sorted(counted) if tasks else task_names()
+    counted = {task.name: task for task in TaskMix.parse(tasks).tasks}
+    specs = list(counted.values()) if tasks else [TaskSpec(name) for name in task_names()]
     attacked = []
     with tempfile.TemporaryDirectory() as folder:
-        for number, task in enumerate(names):
-            progress(task, number, len(names))
+        for number, task in enumerate(specs):
+            progress(task.name, number, len(specs))
             # A scorer for each task, so that no task suffers from what another's answers did.
             with Scorer(workers=1, timeout=_DEADLINE) as scorer:
-                attacked.append(_attack(task, task in counted, items, scorer, f"{folder}/canary"))
+                attacked.append(_attack(task, task.name in counted, items, scorer, f"{folder}/canary"))
     return attacked
 
 
-def _entries(task: str, number: int) -> list[Entry]:
-    dataset = UpstreamDataset(task, base_options(task))
-    entries: list[Entry] = []
-    for draw in range(10 * number):
-        with suppress(UnusableItemError):
-            entries.append(dataset.make(hash64("attack", task, draw) % 2**32))
-        if len(entries) == number:
-            return entries
-    raise ValueError("it makes too few items")
+def _learned_hits(entries: Sequence[Entry], limit: float) -> tuple[list[Hit], Hit]:
+    """Rules that are learned from one half of the items and too often right on the other; and the best of all.
+
+    Right is here what is the item's own answer, so that nothing needs to be scored.
+    """
+    pairs = [(str(entry["question"]).strip(), str(entry["answer"])) for entry in entries if entry["answer"] is not None]
+    half = len(pairs) // 2
+    best = Hit(Hole.OFTEN_RIGHT, "")
+    if half < _LEAST_JUDGED:
+        return [], best
+    hits = []
+    questions, answers = zip(*pairs[:half], strict=True)
+    for rule in learned_rules(questions, answers):
+        right = 0
+        for question, answer in pairs[half:]:
+            right += canonical(rule.answer(question) or "") == canonical(answer)
+        hit = Hit(Hole.OFTEN_RIGHT, rule.name, right / (len(pairs) - half))
+        best = max(best, hit, key=lambda hit: hit.value)
+        if hit.value > limit:
+            hits.append(hit)
+    return hits, best
 
 
-def _attack(task: str, counts: bool, items: int, scorer: Scorer, canary: str) -> AttackedTask:
+def _attack(spec: TaskSpec, counts: bool, items: int, scorer: Scorer, canary: str) -> AttackedTask:
+    task = spec.name
     try:
-        entries = _entries(task, items + _OTHERS)
+        drawn = draw_entries(spec, items + _OTHERS, _LEARNED)
     except Exception as error:  # whatever a user's generator raises
         return AttackedTask(task, counts, problem=describe(error))
+    if len(drawn) < items + _OTHERS:  # of a file, whose other half says what may be known
+        items = (len(drawn) + 1) // 2
+    entries = drawn[: items + _OTHERS]
     known = [str(entry["answer"]) for entry in entries if entry["answer"] is not None]
     limit = often_right(known)
     others = [str(entry["answer"]) for entry in entries[items:] if entry["answer"] is not None]
@@ -167,12 +181,14 @@ def _attack(task: str, counts: bool, items: int, scorer: Scorer, canary: str) ->
             hits.append(Hit(Hole.FREE_REWARD, attack.name, earned / items))
         elif right > limit:
             hits.append(Hit(Hole.OFTEN_RIGHT, attack.name, right))
-    return AttackedTask(task, counts, tuple(hits), *best)
+    learned, rule = _learned_hits(drawn, limit)
+    best = max(best, (rule.attack, rule.value, rule.value), key=lambda result: result[1])
+    return AttackedTask(task, counts, (*hits, *learned), *best)
 
 
 def often_right(answers: Sequence[str]) -> float:
-    """The share of items on which one answer may be right: 0.4, or half more than by chance among few answers."""
-    return max(0.4, 1.5 / max(1, len(set(answers))))
+    """The share of items on which one answer may be right: 0.4, or half more than by chance among two or three."""
+    return max(0.4, 1.5 / max(2, len(set(answers))))
 
 
 def _scores(scorer: Scorer, entries: Sequence[Entry], attack: Attack) -> tuple[list[float], float, Status]:

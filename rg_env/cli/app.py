@@ -263,7 +263,7 @@ def _reason(verdict: Verdict, right: object) -> str:
 def attack(
     tasks: Annotated[
         str | None,
-        typer.Option(help="Names, patterns and categories separated by commas. Default: all tasks."),
+        typer.Option(help="Names, patterns and categories separated by commas, or a recipe. Default: all tasks."),
     ] = None,
     items: Annotated[int, typer.Option(min=1, help="Items per task.")] = 20,
     imports: Imports = None,

@@ -65,7 +65,7 @@ def _show_levels(task: str, as_json: bool) -> None:
     """Print attributes, usable levels, seconds per item and sample questions of a task."""
     from rich.table import Table
 
-    from rg_env.tasks.levels import base_options, scale_of, seconds_of, why_cut
+    from rg_env.tasks.levels import scale_of, seconds_of, why_cut
     from rg_env.tasks.registry import check_name
 
     check_name(task)
@@ -82,7 +82,8 @@ def _show_levels(task: str, as_json: bool) -> None:
         print_json(facts | {"attributes": levels, "cut": cut, "samples": questions})
         return
     if scale is None:
-        print_line(f"{task} has no levels and always has its default options: {cut['all']}")
+        print_line(f"{task} has no levels and always has its default options: {cut.pop('all')}")
+        _show_base_options(task, cut)
         return
     table = Table("attribute", "level", "options", "used", box=None)
     for attribute in attributes:
@@ -90,11 +91,7 @@ def _show_levels(task: str, as_json: bool) -> None:
             used = "yes" if attribute.low <= level <= attribute.high else "no"
             table.add_row(cell("" if level else attribute.name), str(level), cell(_words(options, "=")), used)
     console().print(table)
-    for end, reason in cut.items():
-        subject = "upstream's defaults are not used" if end == "defaults" else f"levels cut off ({end})"
-        print_line(f"{subject}: {reason}")
-    if base := base_options(task):
-        print_line(f"options without a complexity, and at every level that does not set them: {_words(base, '=')}")
+    _show_base_options(task, cut)
     for sample in questions:
         question = sample["question"]
         if len(question) > _MAX_CHARS:
@@ -103,6 +100,17 @@ def _show_levels(task: str, as_json: bool) -> None:
         print_line("")
         print_line(f"complexity {sample['complexity']:g}: {_words(sample['level'], ' ')}; {cost} per item")
         print_fields({"question": question})
+
+
+def _show_base_options(task: str, cut: Mapping[str, str]) -> None:
+    """Print which levels and options are not used, why, and what takes the place of upstream's defaults."""
+    from rg_env.tasks.levels import base_options
+
+    for end, reason in cut.items():
+        subject = "upstream's defaults are not used" if end == "defaults" else f"levels cut off ({end})"
+        print_line(f"{subject}: {reason}")
+    if base := base_options(task):
+        print_line(f"options without a complexity, and at every level that does not set them: {_words(base, '=')}")
 
 
 def _words(values: Mapping[str, Any], sign: str) -> str:

@@ -13,7 +13,7 @@ alone, not those of easier levels too, so that an item is as hard as its level s
 - `cut`, where a scale is shorter than the curriculum: which end (`bottom`, `top`, or `between` for both) → why; also
   `defaults`, the reason for `options`;
 - `seconds`: CPU seconds an item at c = 0, 0.5 and 1, as measured when the levels were found;
-- or only `unusable`: why the task has no levels, and always its default options.
+- or, in place of levels, `unusable`: why the task has none, and always its default options or these `options`.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def why_cut(task: str) -> dict[str, str]:
     if not attributes_of(task):
         return {"all": "reasoning-gym has no curriculum for it"}
     entry = _record().get(task, {"unusable": "its levels were not tried"})
-    return {"all": entry["unusable"]} if "unusable" in entry else dict(entry.get("cut", {}))
+    all_levels = {"all": entry["unusable"]} if "unusable" in entry else {}
+    return all_levels | entry.get("cut", {})
 
 
 @functools.cache

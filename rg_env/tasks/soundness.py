@@ -63,6 +63,7 @@ They are excluded from the default mix, categories and patterns; naming one exac
 
 OFTEN_FREE: dict[str, str] = {
     "aiw": "the last number of the question plus 1 is right on more than half of the items",
+    "game_of_life_halting": "False if two living cells lie side by side, else True, is right on 0.95 of the items",
     "modulo_grid": "❌ in the single hole is right on more than nine of ten items (set max_holes higher)",
     "pool_matrix": "a copy of the matrix is right on a third of the items, those with kernel size 1 (set "
     "min_pool_size: 2)",
@@ -72,6 +73,7 @@ OFTEN_FREE: dict[str, str] = {
     "string_insertion": "a copy of the string is right on more than nine of ten items, which need no insertion (set "
     "min_string_length higher)",
     "string_manipulation": "a copy of the string is right on a third of the items, which no rule changes",
+    "tower_of_hanoi": "there are 76 different questions, and answers to 200 of them are right on 0.86 of other items",
 }
 """Tasks whose scores are correct, but whose right answer often needs no solving at their default options, with the
 reason: measured by `rg-env attack`, more than 0.2 above the most frequent answer.

@@ -30,7 +30,7 @@ class Careful(ProceduralDataset):
     def __init__(self, config):
         super().__init__(config=config, seed=config.seed, size=config.size)
     def __getitem__(self, index):
-        number = self.seed % 90
+        number = self.seed % 90_000
         return {"question": f"What is {number} * 7 + 3?", "answer": str(number * 7 + 3), "metadata": {}}
     def score_answer(self, answer, entry):
         return float(answer == entry["answer"])

@@ -48,7 +48,8 @@ def test_the_record_is_about_the_curricula_of_reasoning_gym() -> None:
     assert set(record) == {task for task in task_names() if attributes_of(task)} == set(task_names()) - set(WITHOUT)
     for task, entry in record.items():
         if "unusable" in entry:
-            assert task not in SCALED and why_cut(task) == {"all": entry["unusable"]}
+            assert task not in SCALED and why_cut(task)["all"] == entry["unusable"]
+            assert ("options" in entry) == ("defaults" in why_cut(task)), task
             continue
         attributes = {attribute.name: len(attribute.values) for attribute in attributes_of(task)}
         moved = entry["levels"].keys()

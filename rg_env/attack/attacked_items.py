@@ -1,0 +1,63 @@
+"""The items that are attacked: of Reasoning Gym's tasks, of a user's, or of a file of questions.
+
+Invariant: the same items in every run, but for how many beyond the fewest: that depends on how long they take.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from rg_env.errors import ConfigError
+from rg_env.tasks import Split, TaskSpec, hash64
+from rg_env.tasks.levels import base_options
+from rg_env.tasks.question_file import QuestionFile
+from rg_env.tasks.questions import QuestionStream
+from rg_env.tasks.upstream import UnusableItemError
+from rg_env.tasks.upstream.dataset import UpstreamDataset
+
+_DRAWING = 3.0
+"""CPU seconds in which more items than the fewest are made."""
+
+Entry = Mapping[str, Any]
+
+
+def draw_entries(task: TaskSpec, fewest: int, most: int) -> list[Entry]:
+    """Entries of a task. A file may have fewer than the fewest.
+
+    Raises:
+        ValueError: the task makes too few. Also whatever the generator of a user's task raises.
+    """
+    if task.file is not None:
+        return list(itertools.islice(_draws_of_file(task.name, task.file), max(fewest, most)))
+    draws = _draws(task.name, 10 * max(fewest, most))
+    entries = list(itertools.islice(draws, fewest))
+    if len(entries) < fewest:
+        raise ValueError("it makes too few items")
+    end = time.process_time() + _DRAWING
+    for entry in draws:
+        if len(entries) >= most or time.process_time() > end:
+            break
+        entries.append(entry)
+    return entries
+
+
+def _draws(task: str, tries: int) -> Iterator[Entry]:
+    dataset = UpstreamDataset(task, base_options(task))
+    for draw in range(tries):
+        with suppress(UnusableItemError):
+            yield dataset.make(hash64("attack", task, draw) % 2**32)
+
+
+def _draws_of_file(task: str, file: QuestionFile) -> Iterator[Entry]:
+    """The questions for training, then those for evaluation, in an order of neither file."""
+    for split in Split:
+        try:
+            stream = QuestionStream(task, file, 0, split)
+        except ConfigError:  # there may be none of this split, but a file has a row
+            continue
+        for index in range(len(stream)):
+            yield stream.item(index, alone=True).entry

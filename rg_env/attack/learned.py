@@ -1,0 +1,195 @@
+"""What a policy learns by heart from items with their answers, without solving any question.
+
+Two kinds of rule: one answer where a count of the question, or a ratio of two, is above a threshold, and another answer
+elsewhere; and the answer of the most similar question that is known. Counted are words, signs such as `++`, and pairs
+of words such as `1 1`.
+
+Invariant: a rule sees only the question; all else comes from the known items. Rules are fitted on them, so that only
+other items say how often they are right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rg_env.attack.attacks import Attack
+from rg_env.scoring.parse import canonical
+
+Columns = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+"""A row for each count or ratio, a column for each question."""
+
+_MOST_COUNTS = 80
+"""Words and signs that are counted: those that most questions differ in."""
+_MOST_CLASSES = 6
+"""The commonest answers, one of which a rule gives."""
+_COMPARED = 2000
+"""Characters at the end of a question by which it is similar to others: what comes before is often the same."""
+_TOKEN = re.compile(r"\w+|[^\w\s]{1,2}")
+_PAIR = re.compile(r"(?<!\S)(?=(\S{1,10} \S{1,10})(?!\S))")
+
+
+class Count(NamedTuple):
+    """Something that is counted in a question."""
+
+    name: str
+    of: Callable[[str], float]
+
+
+def learned_rules(questions: Sequence[str], answers: Sequence[str]) -> list[Attack]:
+    """The best rule of one count, the best of a ratio of two, and the most similar question.
+
+    Args:
+        questions, answers: of the known items, at least one.
+    """
+    rules = [_most_similar(questions, answers)]
+    counts = counts_of(questions)
+    values = _values(counts, questions)
+    for names, columns, of in (_single(counts, values), _ratios(counts, values)):
+        split = _best_split(columns, [canonical(answer) for answer in answers])
+        if split is None:
+            continue
+        above, below = (_spelled(answers, text) for text in (split.above, split.below))
+        count = of(split.row)
+        name = f"`{above}` if {names(split.row)} is above {split.threshold:.4g}, else `{below}`"
+        rules.append(Attack(name, _threshold_rule(count, split.threshold, above, below)))
+    return rules
+
+
+def _most_similar(questions: Sequence[str], answers: Sequence[str]) -> Attack:
+    known = [_trigrams(question) for question in questions]
+
+    def answer(question: str) -> str:
+        asked = _trigrams(question)
+        likeness = [len(asked & other) / max(1, len(asked | other)) for other in known]
+        return answers[likeness.index(max(likeness))]
+
+    return Attack(f"the answer to the most similar of {len(known)} questions", answer)
+
+
+def _trigrams(question: str) -> frozenset[str]:
+    text = question[-_COMPARED:]
+    return frozenset(text[place : place + 3] for place in range(max(1, len(text) - 2)))
+
+
+def _threshold_rule(of: Callable[[str], float], threshold: float, above: str, below: str) -> Callable[[str], str]:
+    return lambda question: above if of(question) > threshold else below
+
+
+def _spelled(answers: Sequence[str], text: str) -> str:
+    """An answer as the items have it, of its canonical form."""
+    return next(answer for answer in answers if canonical(answer) == text)
+
+
+# -- counts
+
+
+def counts_of(questions: Sequence[str]) -> list[Count]:
+    """What is counted in the questions of a task: what is not equally often in all of them."""
+    tokens = [Counter([*_TOKEN.findall(question), *_PAIR.findall(question)]) for question in questions]
+    varying: Counter[str] = Counter()
+    for token in set().union(*tokens):
+        times = Counter(of_question[token] for of_question in tokens)
+        varying[token] = len(questions) - times.most_common(1)[0][1]
+    chosen = [token for token, number in varying.most_common(_MOST_COUNTS) if number > 0]
+    counts = [Count(f"the number of `{token}`", _function_of(token)) for token in chosen]
+    return [*counts, *_MEASURES]
+
+
+def _function_of(token: str) -> Callable[[str], float]:
+    pattern = None
+    if " " in token:
+        pattern = re.compile(rf"(?<!\S)(?={re.escape(token)}(?!\S))")
+    elif re.fullmatch(r"\w+", token):
+        pattern = re.compile(rf"\b{re.escape(token)}\b")
+    if pattern is not None:
+        return lambda question: len(pattern.findall(question))
+    return lambda question: question.count(token)
+
+
+def _numbers(question: str) -> list[float]:
+    return [float(number) for number in re.findall(r"\d{1,15}", question)]
+
+
+_MEASURES = [
+    Count("the length", len),
+    Count("the number of words", lambda question: len(question.split())),
+    Count("the number of different words", lambda question: len(set(question.split()))),
+    Count("the number of lines", lambda question: question.count("\n") + 1),
+    Count("the number of numbers", lambda question: len(_numbers(question))),
+    Count("the largest number", lambda question: max(_numbers(question), default=0.0)),
+    Count("the sum of the numbers", lambda question: sum(_numbers(question))),
+    Count("the number of digits 0", lambda question: question.count("0")),
+    Count("the number of digits 1", lambda question: question.count("1")),
+]
+
+
+def _values(counts: Sequence[Count], questions: Sequence[str]) -> Columns:
+    return np.array([[count.of(question) for question in questions] for count in counts], dtype=np.float64)
+
+
+def _single(
+    counts: Sequence[Count], values: Columns
+) -> tuple[Callable[[int], str], Columns, Callable[[int], Callable[[str], float]]]:
+    """The counts themselves: their names, values and functions, by row."""
+    return lambda row: counts[row].name, values, lambda row: counts[row].of
+
+
+def _ratios(
+    counts: Sequence[Count], values: Columns
+) -> tuple[Callable[[int], str], Columns, Callable[[int], Callable[[str], float]]]:
+    """As `_single`, for every count by every other. One more than the second is divided by, which may be 0."""
+    size = len(counts)
+    first, second = np.divmod(np.arange(size * size), size)
+    different = first != second
+    first, second = first[different], second[different]
+    columns = values[first] / (values[second] + 1)
+
+    def name(row: int) -> str:
+        return f"{counts[first[row]].name} by {counts[second[row]].name} + 1"
+
+    def of(row: int) -> Callable[[str], float]:
+        above, below = counts[first[row]].of, counts[second[row]].of
+        return lambda question: above(question) / (below(question) + 1)
+
+    return name, columns, of
+
+
+# -- thresholds
+
+
+class _Split(NamedTuple):
+    """The best threshold: of a row, with an answer above it and one below."""
+
+    row: int
+    threshold: float
+    above: str
+    below: str
+
+
+def _best_split(columns: Columns, answers: Sequence[str]) -> _Split | None:
+    """None if no threshold is better than one answer for all."""
+    classes = [text for text, _ in Counter(answers).most_common(_MOST_CLASSES)]
+    order = np.argsort(columns, axis=1, kind="stable")
+    ordered = np.take_along_axis(columns, order, axis=1)
+    is_class = np.array([[answer == text for answer in answers] for text in classes], dtype=np.int32)
+    # For each class, row and place: how often it is right among the questions up to that place.
+    below = np.cumsum(is_class[:, order], axis=2)
+    above = below[:, :, -1:] - below
+    best = below.max(axis=0) + above.max(axis=0)
+    # Between equal values there is no threshold; the last place puts all questions on one side.
+    best[:, :-1][ordered[:, 1:] == ordered[:, :-1]] = 0
+    best[:, -1] = 0
+    row, place = np.unravel_index(int(best.argmax()), best.shape)
+    if best[row, place] <= Counter(answers).most_common(1)[0][1]:
+        return None
+    return _Split(
+        row=int(row),
+        threshold=float(ordered[row, place] + ordered[row, place + 1]) / 2,
+        above=classes[int(above[:, row, place].argmax())],
+        below=classes[int(below[:, row, place].argmax())],
+    )
