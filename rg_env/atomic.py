@@ -65,14 +65,24 @@ def new_file(path: Path) -> Iterator[Path]:
     """`replacing`, for a file or folder that a user has named: the folder around it is made, too.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: it cannot be written. An error that names a file elsewhere, which the block read, stays as it is.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as draft:
             yield draft
     except OSError as error:
+        if _is_elsewhere(error, path.parent):
+            raise
         raise ConfigError(f"{path} cannot be written ({error.strerror or error}): choose another name") from None
+
+
+def _is_elsewhere(error: OSError, folder: Path) -> bool:
+    """Whether an error names a file that is not in a folder, nor around it."""
+    if not isinstance(error.filename, (str, Path)):
+        return False
+    named, folder = Path(error.filename).absolute(), folder.absolute()
+    return not (named.is_relative_to(folder) or folder.is_relative_to(named))
 
 
 @contextmanager

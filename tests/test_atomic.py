@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from rg_env.atomic import replace_bytes, replacing
+from rg_env.atomic import new_file, replace_bytes, replacing
+from rg_env.errors import ConfigError
 
 
 def test_a_finished_draft_replaces_the_file(tmp_path):
@@ -37,3 +40,11 @@ def test_a_failed_write_leaves_the_old_file_and_no_draft(tmp_path, error):
         raise error
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_only_what_cannot_be_written_is_said_to_be(tmp_path):
+    with pytest.raises(FileNotFoundError, match="elsewhere"), new_file(tmp_path / "out" / "a.txt"):
+        Path("/nowhere/elsewhere").read_text()
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ConfigError, match=r"a\.txt cannot be written"), new_file(tmp_path / "file" / "a.txt"):
+        pass

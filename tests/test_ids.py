@@ -90,7 +90,8 @@ def test_an_id_is_read_as_it_was_written(**parts: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "gcd", "gcd-train-1", "gcd-test-1-1", "gcd-train-42-" + "9" * 5000, "gcd-train-1-1@2e-5"]
+    "text",
+    ["", "gcd", "gcd-train-1", "gcd-test-1-1", "gcd-train-42-" + "9" * 5000, "gcd-train-1-1@2e-5", "gcd-train-٤-1"],
 )
 def test_other_texts_are_no_ids(text: str) -> None:
     assert ItemId.parse(text) is None

@@ -29,7 +29,7 @@ _PARTS = {
     "number": r"-(\d{1,19})",
     "complexity": r"(?:@(\d+(?:\.\d+)?))?",
 }
-_ITEM_ID = re.compile("".join(_PARTS.values()))
+_ITEM_ID = re.compile("".join(_PARTS.values()), re.ASCII)
 _OF_GROUP = re.compile(r"(?:\S+:)?([^#\s:]+)(?:#\d+)*")
 """A group's id has the run in front of its item's id; a row's and a rollout's have a number behind it."""
 
