@@ -121,7 +121,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def read_symptoms(dump: Dump) -> Iterator[str]:
     """One line for each symptom of the training runs in a dump; of several runs, each begins with the run's name.
 
-    Runs whose settings are not known have none.
+    Runs whose settings are not known have none. Where conditions may have removed the rollouts that solved a group, no
+    group is called a phantom.
     """
     groups, causes = Counter[str](), defaultdict[str, Counter[str]](Counter)
     trained_on: dict[str, bool] = {}
@@ -131,7 +132,7 @@ def read_symptoms(dump: Dump) -> Iterator[str]:
             continue
         groups[line.run_id] += 1
         trained_on[line.run_id] = config.train_unsolved
-        if cause := phantom_cause(line, config):
+        if dump.whole_groups and (cause := phantom_cause(line, config)):
             causes[line.run_id][cause] += 1
     steps = defaultdict[str, dict[int, Mapping[str, float | None]]](dict)
     for record in dump.steps():

@@ -81,3 +81,5 @@ def test_a_dump_says_the_same(tmp_path, trained_on, line):
         line,
         "collapse at step 2: 95% of the responses are equal",
     ]
+    without_the_solved = open_run(tmp_path).where(["base_score < 0.99"])
+    assert not [line for line in read_symptoms(without_the_solved) if line.startswith("phantoms")]

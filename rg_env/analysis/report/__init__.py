@@ -130,7 +130,7 @@ def _notes(dump: Dump, measured: Measured) -> Iterator[str]:
         whole = {True: ", which has every group", False: ", which has not every group", None: ""}
         yield f"Statistics and charts come from the ledger{whole[dump.has_every_group]}."
     for symptom in read_symptoms(dump):
-        yield f"{symptom[0].upper()}{symptom[1:]}."
+        yield f"{symptom}." if len(dump.runs) > 1 else f"{symptom[0].upper()}{symptom[1:]}."  # of several, with a name
     yield "Brackets and bands are 95% confidence intervals, clustered by group."
     lacking = {
         "steps (no curves, no heat map)": "step",
