@@ -71,6 +71,8 @@ def _rollout(k, **changes):
         _rollout(0, raw_score=None),
         _rollout(0, violation=Violation.NO_THINK.value),
         _rollout(0, status=Status.CRASHED.value),
+        _rollout(1, repetition=0),
+        lambda wire: wire.update(complexity=1.5),
         lambda wire: wire.update(no_signal=True),
     ],
 )
