@@ -1,7 +1,10 @@
 """`rg-env dumps export` and `rg-env dumps import`: data sets for training, and the formats of other programs."""
 
 import shlex
-from collections.abc import Callable
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -210,6 +213,21 @@ _IMPORTS = {
 """What can be imported, by its name in `rg_env.formats.FORMATS`: the records, and where an example has them."""
 
 
+@contextmanager
+def undone_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the block with an exception, as Ctrl-C does, so that what it wrote is removed."""
+
+    def end(number: int, _frame: object) -> None:
+        sys.exit(128 + number)
+
+    earlier = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
 def _importer(name: str, records: str, folder: str) -> Callable[..., None]:
     """The command that imports records of a format."""
 
@@ -221,7 +239,7 @@ def _importer(name: str, records: str, folder: str) -> Callable[..., None]:
     ) -> None:
         from rg_env.formats import FORMATS, import_records
 
-        with spinner("reading"):
+        with spinner("reading"), undone_by_signals():
             result = import_records(name, FORMATS[name], source, out)
         for line in result.left_out[:_LEFT_OUT_SHOWN]:
             print_error(line)

@@ -5,6 +5,7 @@ command reads; a bad record costs itself only.
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import polars as pl
@@ -315,6 +316,22 @@ def test_any_bytes_are_read_or_said(content, tmp_path_factory):
     folder = tmp_path_factory.mktemp("any")
     (folder / "a.jsonl").write_bytes(content + b"\n" + atropos(1, 0).encode())
     assert import_records("atropos", FORMATS["atropos"], folder / "a.jsonl", folder / "out").groups == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_no_part_of_a_dump(number, tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_text("\n".join([atropos(1, 0)] * 3))
+    write = DumpWriter.submit
+
+    def write_and_end(self, records):
+        written = write(self, records)
+        assert list((tmp_path / "out").glob("*.part"))
+        signal.raise_signal(number)
+        return written
+
+    monkeypatch.setattr(DumpWriter, "submit", write_and_end)
+    code, _ = dumps("import", "atropos", tmp_path / "a.jsonl", "--out", tmp_path / "out")
+    assert (code, list((tmp_path / "out").iterdir())) == (128 + number, [])
 
 
 def test_scattered_rollouts_of_one_prompt_are_one_group_and_the_writer_says_nothing(tmp_path):
