@@ -1,8 +1,9 @@
 """Which groups of a dump are shown, in which order, and as text.
 
-Invariant: a condition means the same as in statistics: a group is shown, with all its rollouts, if statistics with it
-count one of them. A line of text has no escape sequence, and lines of messages are indented by two spaces, so that no
-message looks like a heading. Groups whose text was not kept are not shown.
+Invariant: a condition means the same as in statistics: a group is shown, with all its rollouts, if one of them meets
+it, which statistics then count unless there was no response. A line of text has no escape sequence, and lines of
+messages are indented by two spaces, so that no message looks like a heading. Groups whose text was not kept are not
+shown.
 """
 
 from __future__ import annotations

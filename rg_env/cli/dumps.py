@@ -102,6 +102,8 @@ def show(
         count += 1
         for line in group_lines(group, dump.solved_at(group), every_rollout=every_rollout, repetition=rollout):
             print_line(line)
+    if not count and conditions:
+        next(selection.open().groups(), None)  # a ConditionError if nothing matches, whether its text was kept or not
     print_remarks(dump)
     if why := dump.why_no_texts():
         print_error(why)

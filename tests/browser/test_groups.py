@@ -17,7 +17,7 @@ from rg_env.browser.app import LONGEST, styled_response
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import open_run
-from rg_env.dump.frames import parse_condition
+from rg_env.dump.frames import ConditionError, parse_condition
 from rg_env.output import visible
 from rg_env.scoring import parse_response
 from rg_env.scoring.types import Violation
@@ -179,6 +179,12 @@ def test_no_matching_group_is_exit_code_1():
     done = show(SAMPLE, "--search", "no such words")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "no group matches /no such words" in done.stderr
+
+
+def test_a_condition_that_matches_nothing_is_a_mistake_as_everywhere():
+    error = show(SAMPLE, "--where", "task = 'no such task'").exception
+    assert isinstance(error, ConditionError) and error.exit_code == 2
+    assert "the tasks are leg_counting, spell_backward" in str(error)
 
 
 def test_a_run_that_saved_no_rollouts_says_which_switch_decided(tmp_path):
