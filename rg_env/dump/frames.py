@@ -217,9 +217,15 @@ def parse_condition(text: str) -> Condition:
 
 def words_compared(text: str, column: str) -> set[str]:
     """The words with which a condition compares a column by `=`, `<>` or `IN`."""
-    comparison = rf"(?:=|==|<>|!=)\s*({_STRING})|(?:NOT\s+)?IN\s*\(([^()]*)\)"
-    comparisons = re.finditer(rf"(?<![\w'])\"?{column}\"?\s*(?:{comparison})", text, re.IGNORECASE)
-    return {word[1:-1] for match in comparisons for word in re.findall(_STRING, match[1] or match[2])}
+    name = rf"(?<![\w':])\"?{column}\"?"  # after a colon, `text` is a type
+    is_equal = r"\s*(?:=|==|<>|!=)\s*"
+    name_first = rf"{name}(?:{is_equal}({_STRING})|\s*(?:NOT\s+)?IN\s*\(([^()]*)\))"
+    word_first = rf"({_STRING}){is_equal}{name}\b"
+    words: set[str] = set()
+    for match in re.finditer(f"{name_first}|{word_first}", text, re.IGNORECASE):
+        listed = match[1] or match[2] or match[3] or ""
+        words.update(word[1:-1] for word in re.findall(_STRING, listed))
+    return words
 
 
 def _first_line(error: Exception) -> str:
