@@ -146,6 +146,12 @@ def new_table(
     return table
 
 
+def width_of(table: Table) -> int:
+    """The width of a table in characters, if it has all that it needs."""
+    screen = console()
+    return screen.measure(table, options=screen.options.update(max_width=1000)).maximum
+
+
 def console(*, stderr: bool = False) -> Console:
     """Rich's console for tables and progress bars, wide enough for a table if it is not a terminal."""
     stream = sys.stderr if stderr else sys.stdout

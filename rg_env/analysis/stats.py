@@ -39,7 +39,7 @@ class Statistic:
             and `partial_credit_only`. Null where it is unknown or does not apply: left out.
         meaning: a few words for the documentation.
         bounded: whether values lie in [0, 1].
-        header: of its column in the table for a terminal, "" without one; `spec` is how a value is shown there.
+        header: of its column in the table for a terminal, "" without one.
         rare: show that column only if some row rounds to at least 1 %.
     """
 
@@ -49,7 +49,6 @@ class Statistic:
     per_group: bool = False
     bounded: bool = True
     header: str = ""
-    spec: str = ".0%"
     rare: bool = False
 
 
@@ -67,8 +66,8 @@ _CUT_OFF = pl.when((pl.col("environment") == RG_DUMP) | (pl.col("stop_reason") !
 _FAILURES = [status.value for status in Status if status.is_scorer_failure]
 
 STATISTICS = (
-    Statistic("mean_base_score", pl.col("base_score"), "the score (`base_score`)", header="score", spec=".3f"),
-    Statistic("mean_reward", pl.col("reward"), "the reward", bounded=False, header="reward", spec=".3f"),
+    Statistic("mean_base_score", pl.col("base_score"), "the score (`base_score`)", header="score"),
+    Statistic("mean_reward", pl.col("reward"), "the reward", bounded=False, header="reward"),
     Statistic("solve_rate", pl.col("solved"), "share of rollouts with a score of at least `solved_at`"),
     Statistic("format_rate", pl.col("well_formed"), "share without a violation", header="format"),
     Statistic("mean_response_tokens", pl.col("response_tokens"), "the length of responses", bounded=False),
@@ -110,6 +109,15 @@ STATISTICS = (
     ),
 )
 """The statistics, in the order of the columns."""
+
+_RATES = {each.name for each in STATISTICS if not each.name.startswith("mean_")}
+
+
+def is_rate(name: str) -> bool:
+    """Whether a column of `statistics` is a share of rollouts or of groups, or an end of its interval."""
+    bare = name.removesuffix("_low").removesuffix("_high")
+    return bare in _RATES or bare.startswith(("pass_at_", "solve_rate_"))
+
 
 _OF_GROUP = ("run_id", "phase", "environment", "task", "complexity", "step", "outcome", "no_signal")
 _TYPES: dict[str, pl.DataType] = dict.fromkeys(

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import batched, product
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.text import Text
 
-from rg_env.analysis.stats import STATISTICS, Measured
+from rg_env.analysis.stats import STATISTICS, Measured, is_rate
 from rg_env.dump import Dump
 from rg_env.dump.schema import RG_DUMP, Phase
-from rg_env.output import cell, counted, new_table
+from rg_env.output import cell, counted, new_table, rate, width_of
 from rg_env.scoring.types import Status
 
 if TYPE_CHECKING:
@@ -28,14 +27,10 @@ Row = Mapping[str, Any]
 Show = Callable[[Row], str]
 _UNKNOWN = "–"
 _WIDTH = 80
-_MOST_COLUMNS = 8
-"""More columns than this fit 80 characters only with one space between them."""
-_LABEL = 26
-"""Width for the names of tasks next to columns of runs."""
 _SECTION = ("run_id", "phase", "environment")
 """The columns whose values head a section."""
 SHOWN = [each.name for each in STATISTICS if each.header] + ["mean_response_tokens"]
-"""The statistics that `render_table` and `render_runs` need."""
+"""The statistics that `render_table` needs."""
 
 
 def headline(measured: Measured, dump: Dump) -> str:
@@ -63,44 +58,30 @@ def headline(measured: Measured, dump: Dump) -> str:
     return " · ".join(parts)
 
 
-def render_table(frame: pl.DataFrame, *, totals: pl.DataFrame | None = None, columns: Sequence[str] = ()) -> Table:
-    """`statistics` of one run, with a section for each phase and environment.
+def render_table(
+    frame: pl.DataFrame,
+    *,
+    totals: pl.DataFrame | None = None,
+    columns: Sequence[str] = (),
+    names: Mapping[str, str] | None = None,
+) -> Table:
+    """`statistics`, with a section for each phase and environment of each run.
 
     Args:
         totals: `statistics` of the same source by phase, shown in the section headings.
         columns: names of the columns to show; by default the main ones.
+        names: of the runs, by run id.
     """
     shown = {name: partial(_figure, name) for name in columns} if columns else _main_columns(frame)
-    table = new_table([" ".join(_names(frame))], shown, compact=True, tight=len(shown) > _MOST_COLUMNS)
-    run = frame["run_id"][0]
-    _add_rows(table, frame, totals, [(run, show) for show in shown.values()])
-    return table
+    label = " ".join("run" if key == "run_id" else key for key in _names(frame))
 
+    def filled(tight: bool) -> Table:
+        table = new_table([label], shown, compact=True, tight=tight)
+        _add_rows(table, frame, totals, list(shown.values()), names or {})
+        return table
 
-def render_runs(
-    frame: pl.DataFrame,
-    totals: pl.DataFrame,
-    names: Mapping[str, str],
-    width: int,
-    columns: Sequence[str] = ("solve_rate",),
-) -> Iterator[Table]:
-    """Several runs side by side: for each of these columns of `statistics` a table, or more if it is too wide.
-
-    Args:
-        totals: as for `render_table`.
-        names: of the runs, by run id.
-        width: of the terminal, in characters.
-    """
-    headers = {run: names.get(run, run) for run in totals["run_id"].unique(maintain_order=True)}
-    most = max(1, (width - _LABEL) // max(len(header) + 1 for header in (*headers.values(), "100% ±10")))
-    for column, runs in product(columns, batched(headers, most)):
-        title = None if column == "solve_rate" else column
-        table = new_table([" ".join(_names(frame))], compact=True, title=title, title_justify="left")
-        for run in runs:
-            table.add_column(cell(headers[run]), justify="right", no_wrap=True)
-        show = _solved if column == "solve_rate" else partial(_figure, column)
-        _add_rows(table, frame, totals, [(run, show) for run in runs])
-        yield table
+    table = filled(tight=False)
+    return table if width_of(table) <= _WIDTH else filled(tight=True)
 
 
 def render_counts(frame: pl.DataFrame, names: Mapping[str, str]) -> Table | None:
@@ -124,12 +105,13 @@ def render_details(
     """All statistics with their confidence intervals, one table per row; `trainer` is from `step_numbers`."""
     for row in frame.iter_rows(named=True):
         numbers = trainer.get((row["run_id"], row.get("step", -1)), {}) if row["phase"] == Phase.TRAIN else {}
-        title = cell(_name_of(row | {"run_id": names.get(row["run_id"], row["run_id"])}, _keys(frame)))
+        title = cell(_name_of(row, _keys(frame), names))
         table = new_table([""], ["value", "95% interval"], title=title, title_justify="left")
         for name in frame.columns[frame.columns.index("groups") :]:
             if not name.endswith(("_low", "_high")) and row[name] is not None:
                 low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
-                table.add_row(name, figure(row[name]), "" if low is None else f"{figure(low)} … {figure(high)}")
+                show = partial(_exact, name)
+                table.add_row(name, show(row[name]), "" if low is None else f"{show(low)} … {show(high)}")
         for name, value in numbers.items():
             table.add_row(cell(name), _UNKNOWN if value is None else f"{value:.4g}", "")
         yield table
@@ -158,13 +140,15 @@ def render_comparison(*frames: pl.DataFrame, measures: Sequence[str] = ()) -> Ta
             for row in rows.iter_rows(named=True):
                 label = _name_of(row, [*keys, *(["measure"] if measures or not keys else [])])
                 low, high, style = row["low"], row["high"], "bold" if row["clear"] else ""
+                show, change = partial(value_of, row["measure"]), partial(_change, row["measure"])
+                unit = " points" if is_rate(row["measure"]) else ""
                 table.add_row(
                     cell(f"  {label}"),
                     str(row["questions"]),
-                    figure(row["this"]),
-                    figure(row["other"]),
-                    Text(f"{figure(row['difference'], '+')} {'*' if row['clear'] else ' '}", style=style),
-                    Text("" if low is None else f"{figure(low, '+')} … {figure(high, '+')}", style=style),
+                    show(row["this"]),
+                    show(row["other"]),
+                    Text(f"{change(row['difference'])}{unit} {'*' if row['clear'] else ' '}", style=style),
+                    Text("" if low is None else f"{change(low)} … {change(high)}", style=style),
                 )
     return table
 
@@ -186,33 +170,51 @@ def figure(value: float | None, sign: str = "") -> str:
     return f"{value:{sign}.3f}" if abs(value) < 10 else f"{value:{sign}.1f}"
 
 
+def value_of(name: str, value: float | None) -> str:
+    """A figure of `statistics` for people: a share in percent, with a digit more where it would seem to be nothing."""
+    if value is None or not is_rate(name):
+        return figure(value)
+    return rate(value, digits=1 if 0 < abs(value) < 0.01 else 0)
+
+
+def _exact(name: str, value: float | None) -> str:
+    """`value_of`, with a digit more for all shares."""
+    return rate(value, digits=1) if value is not None and is_rate(name) else figure(value)
+
+
+def _change(name: str, value: float) -> str:
+    """A difference with its sign, of shares in percentage points."""
+    if not is_rate(name):
+        return figure(value, "+")
+    return f"{round(100 * value):+d}"  # no "-0"
+
+
 # -- rows and columns
 
 
 def _add_rows(
-    table: Table, frame: pl.DataFrame, totals: pl.DataFrame | None, columns: Sequence[tuple[str, Show]]
+    table: Table,
+    frame: pl.DataFrame,
+    totals: pl.DataFrame | None,
+    columns: Sequence[Show],
+    names_of_runs: Mapping[str, str],
 ) -> None:
-    """A line for each value of the keys, below a heading for each section with its totals.
-
-    Args:
-        columns: the run, and what to show of its row.
-    """
-
-    def add(label: str, rows: pl.DataFrame | None, style: str = "") -> None:
-        of_run = {} if rows is None else {row["run_id"]: row for row in rows.iter_rows(named=True)}
-        cells = (show(of_run[run]) if run in of_run else _UNKNOWN for run, show in columns if rows is not None)
-        table.add_row(cell(label, style), *(Text(text, style=style) for text in cells))
-
+    """A line for each row of the frame, below a heading for each section with its totals."""
     names = _names(frame)
-    sections = [key for key in _keys(frame) if key in _SECTION[1:] and key not in names]
-    in_order = frame.sort(*sections, *names, maintain_order=True)
-    for section, rows in in_order.group_by(sections, maintain_order=True) if sections else [((), in_order)]:
-        if sections:
-            table.add_section()
-            heads = None if totals is None else totals.filter(**dict(zip(sections, section, strict=True)))
-            add(" ".join(map(str, section)), heads, "bold")
-        for _, of_name in rows.group_by(names, maintain_order=True) if names else ():
-            add("  " * bool(sections) + _name_of(of_name.row(0, named=True), names), of_name)
+    sections = [key for key in _keys(frame) if key in _SECTION and key not in names]
+    if not sections:
+        for row in frame.iter_rows(named=True):
+            table.add_row(cell(_name_of(row, names, names_of_runs)), *(show(row) for show in columns))
+        return
+    for section, rows in frame.group_by(sections, maintain_order=True):
+        table.add_section()
+        of_section = dict(zip(sections, section, strict=True))
+        heads = [] if totals is None else totals.filter(**of_section).rows(named=True)
+        figures = [show(heads[0]) for show in columns] if heads else []
+        heading = _name_of(of_section, sections, names_of_runs)
+        table.add_row(cell(heading, "bold"), *(Text(text, style="bold") for text in figures))
+        for row in rows.iter_rows(named=True):
+            table.add_row(cell(f"  {_name_of(row, names)}"), *(show(row) for show in columns))
 
 
 def _keys(frame: pl.DataFrame) -> list[str]:
@@ -229,12 +231,21 @@ def _keys(frame: pl.DataFrame) -> list[str]:
 def _names(frame: pl.DataFrame) -> list[str]:
     """The columns that name a row within its section; those of the section if there are no others."""
     keys = _keys(frame)
-    return [key for key in keys if key not in _SECTION] or [key for key in keys if key != "run_id"]
+    return [key for key in keys if key not in _SECTION] or keys
 
 
-def _name_of(row: Row, names: Sequence[str]) -> str:
+def _name_of(row: Row, names: Sequence[str], names_of_runs: Mapping[str, str] | None = None) -> str:
+    """The values of these columns as words; of a run its name."""
     absent = {"complexity": "no level"}
-    return " ".join(absent.get(name, _UNKNOWN) if row[name] in (None, "") else str(row[name]) for name in names)
+    words = []
+    for name in names:
+        value = str(row[name])
+        if row[name] in (None, ""):
+            value = absent.get(name, _UNKNOWN)
+        elif name == "run_id":
+            value = (names_of_runs or {}).get(value, value)
+        words.append(value)
+    return " ".join(words)
 
 
 def _main_columns(frame: pl.DataFrame) -> dict[str, Show]:
@@ -252,7 +263,7 @@ def _main_columns(frame: pl.DataFrame) -> dict[str, Show]:
         if each.name == "mean_reward" and (frame["mean_reward"].round(3) == frame["mean_base_score"].round(3)).all():
             continue
         if not (each.rare and (frame[each.name].fill_null(0) < 0.005).all()):
-            columns[each.header] = partial(_figure, each.name, spec=each.spec)
+            columns[each.header] = partial(_figure, each.name)
     if frame["mean_response_tokens"].count():
         columns["tokens\n✓/✗"] = _tokens
     return columns
@@ -265,17 +276,21 @@ def _best_pass_at_k(tries: Sequence[str], row: Row) -> str:
 
 
 def _solved(row: Row) -> str:
-    """The share with half of its interval, or with the other end of it where all or no rollouts are solved.
+    """The solve rate with half of its interval, or with the other end of it where all or no rollouts are solved.
 
     Of several evaluations it is that of the last one: a mean of before and after would say nothing.
     """
     is_series = row["phase"] == Phase.EVAL and row["solve_rate_last"] is not None
     name = "solve_rate_last" if is_series else "solve_rate"
-    rate, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
+    share, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
     if low is None:
-        return f"{rate:.0%}"
-    margin = f"≤{100 * high:.0f}" if rate == 0 else f"≥{100 * low:.0f}" if rate == 1 else f"±{50 * (high - low):.0f}"
-    return f"{rate:.0%} {margin}"
+        return rate(share)
+    margin = f"±{50 * (high - low):.0f}"
+    if share == 0:
+        margin = f"≤{100 * high:.0f}"
+    elif share == 1:
+        margin = f"≥{100 * low:.0f}"
+    return f"{rate(share)} {margin}"
 
 
 def _trend(row: Row) -> str:
@@ -288,5 +303,5 @@ def _tokens(row: Row) -> str:
     return "/".join(_UNKNOWN if value is None else f"{value:.0f}" for value in (right, wrong))
 
 
-def _figure(name: str, row: Row, spec: str | None = None) -> str:
-    return f"{row[name]:{spec}}" if spec and row[name] is not None else figure(row[name])
+def _figure(name: str, row: Row) -> str:
+    return value_of(name, row[name])

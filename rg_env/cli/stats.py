@@ -77,7 +77,8 @@ def stats(
 ) -> None:
     """Show solve rate, pass@k, score, format and lengths, by task or step.
 
-    Several runs are shown side by side. With --against, the questions that both sides have are compared one by one.
+    With --against, the questions that both sides have are compared one by one. `rg-env dumps report` shows several runs
+    side by side.
 
     Columns: solved ± half of its 95% interval, in eval rows of the last evaluation · first→last quarter of the training
     steps, or evaluation · pass@k: one of k responses is solved · score before, reward after penalties · format: without
@@ -101,7 +102,7 @@ def stats(
 
 def _describe(dump: "Dump", options: StatsOptions) -> None:
     from rg_env.analysis.stats import counts, measure, statistics, step_numbers
-    from rg_env.analysis.tables import SHOWN, headline, render_counts, render_details, render_runs, render_table
+    from rg_env.analysis.tables import SHOWN, headline, render_counts, render_details, render_table
 
     names, by, runs = options.names, options.by, dump.names
     for_people = not (options.as_json or options.details)
@@ -127,10 +128,8 @@ def _describe(dump: "Dump", options: StatsOptions) -> None:
     totals = statistics(measured, By.PHASE)
     if options.details:
         tables = [*render_details(frame, runs, trainer)]
-    elif totals["run_id"].n_unique() > 1:
-        tables = [*render_runs(frame, totals, runs, console().width, names or ["solve_rate"])]
     else:
-        tables = [render_table(frame, totals=totals, columns=names)]
+        tables = [render_table(frame, totals=totals, columns=names, names=runs)]
     occurring = None if names else render_counts(counts(measured), runs)
     console().print(*tables, *(["", occurring] if occurring else []))
     if not names:

@@ -12,7 +12,6 @@ from rg_env.analysis.tables import (
     render_comparison,
     render_counts,
     render_details,
-    render_runs,
     render_table,
 )
 from rg_env.choices import By
@@ -62,7 +61,6 @@ def test_tables_need_no_more_than_is_read_for_them(rows, by):
     first, second = ((statistics(found, by), statistics(found, "phase")) for found in (whole, less))
     assert second[0].width < first[0].width
     assert printed(render_table(first[0], totals=first[1])) == printed(render_table(second[0], totals=second[1]))
-    assert printed(*render_runs(*first, {}, 80)) == printed(*render_runs(*second, {}, 80))
 
 
 def test_the_section_has_the_totals_of_its_phase(rows):
@@ -82,7 +80,6 @@ def test_environments_have_sections_of_their_own(tmp_path):
     compared = compare(rows, rows, "phase"), compare(rows, rows)
     for table in (
         render_table(frame, totals=totals),
-        *render_runs(frame, totals, {}, 80),
         render_comparison(*compared),
     ):
         heads = [line.strip() for line in printed(table).splitlines() if line.startswith("train")]
@@ -114,32 +111,29 @@ def test_a_comparison_has_totals_first_and_fits_80_columns(rows, tmp_path):
     lines = printed(render_comparison(*frames)).splitlines()
     assert max(map(len, lines)) <= 80
     rates = [line.split()[:5] for line in lines if line.startswith(("  solve_rate ", "  spell_backward"))]
-    assert rates == [[name, "2", "0.333", "1.000", "-0.667"] for name in ("solve_rate", "spell_backward")]
+    assert rates == [[name, "2", "33%", "100%", "-67"] for name in ("solve_rate", "spell_backward")]
     assert not any("mean_reward" in line for line in lines)  # it equals the score
     assert "mean_reward" in printed(render_comparison(*frames, measures=["solve_rate", "mean_reward"]))
 
 
-def test_several_runs_stand_side_by_side_in_their_order_and_names_do_not_wrap(tmp_path):
+def test_several_runs_have_sections_in_their_order_with_their_names(tmp_path):
     names = {f"{k}": f"a-model-with-a-name-{k}" for k in (3, 1, 4, 0, 2)}
     made = [
         group(f"{n}{s}", [1.0] * int(k) + [0.0] * (4 - int(k)), run_id=k, step=s)
-        for s in (60, 0)
         for k in names
+        for s in (60, 0)
         for n in "ab"
     ]
     rows = ledger_rows(tmp_path, made)
-    frame, totals = statistics(rows, "step"), statistics(rows, "phase")
-    tables = [printed(table) for table in render_runs(frame, totals, names, 80)]
-    assert len(tables) == 3
-    assert max(len(line) for text in tables for line in text.splitlines()) <= 80
-    assert [name for text in tables for name in text.split() if name in names.values()] == list(names.values())
-    (wide,) = (printed(table, width=200) for table in render_runs(frame, totals, names, 200))
-    lines = [line.split() for line in wide.splitlines()]
-    assert [[word for word in line if "%" in word] for line in lines if line[:1] == ["train"]] == [
-        ["75%", "25%", "100%", "0%", "50%"]
-    ]
-    assert [line[0] for line in lines if line and line[0].isdigit()] == ["0", "60"], wide
-    assert len(list(render_runs(frame, totals, names, 200, ["solve_rate", "mean_reward"]))) == 2
+    text = printed(render_table(statistics(rows, "step"), totals=statistics(rows, "phase"), names=names))
+    assert max(map(len, text.splitlines())) <= 80
+    lines = [line.split() for line in text.splitlines() if line.split()]
+    heads = [line for line in lines if line[0] in names.values()]
+    assert [line[0] for line in heads] == list(names.values())
+    assert [line[3] for line in heads] == ["75%", "25%", "100%", "0%", "50%"]
+    assert [line[0] for line in lines if line[0].isdigit()] == ["0", "60"] * 5
+    by_phase = printed(render_table(statistics(rows, "phase"), names=names), width=120)
+    assert [line.split()[0] for line in by_phase.splitlines() if " train " in line] == list(names.values())
 
 
 def test_counts_are_shown_where_something_is_wrong(rows, tmp_path):

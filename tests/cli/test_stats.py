@@ -52,7 +52,7 @@ def test_only_the_columns_asked_for(folder):
 def test_two_runs(folder, tmp_path):
     write_ledger(tmp_path / "other", [group(k, [1.0, 1.0], task="gcd") for k in range(1, 10)])
     done = stats(folder, "--against", tmp_path / "other")
-    assert "-0.500" in done.stdout
+    assert "-50 points" in done.stdout
     assert "8 questions are in both, of 8 and 9: only these are compared" in done.stdout
     assert "8 questions that" not in done.stdout  # half of the rollouts solve each
     shown = json.loads(stats(folder, "--against", tmp_path / "other", "--json").stdout)
@@ -66,7 +66,7 @@ def test_the_questions_that_only_one_side_solves_are_listed(tmp_path):
         groups = [group(f"{step}-{k}", [score] * 2, item=f"q{k}", phase="eval", step=step) for k in range(8)]
         write_ledger(tmp_path / f"{step}", groups)
     done = stats(tmp_path / "0", "--against", tmp_path / "60")
-    assert "-1.000 *" in done.stdout
+    assert "-100 points *" in done.stdout
     says = "8 questions that the other side solves in at least half of its tries, and this one does not"
     assert says in done.stdout
     assert "20261121-053012-ab12:1:eval:0:60-0" in done.stdout
