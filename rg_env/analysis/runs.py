@@ -43,7 +43,7 @@ class Figures:
     Attributes:
         tasks: sorted.
         step: the last one, None if groups have no steps.
-        problem: the first line that cannot be read, "" if there is none.
+        problem: the first line that cannot be read, or that lines are missing; "" if nothing is.
     """
 
     tasks: list[str] = field(default_factory=list)
@@ -188,7 +188,7 @@ def _figures(files: list[Path]) -> Figures:
     except DumpError as error:
         return Figures(problem=one_line(error))
     table = statistics(measured, "step")
-    problems = [str(each) for each in dump.findings(texts=False) if each.kind == "damaged_line"]
+    problems = [str(each) for each in dump.findings(texts=False) if each.kind in ("damaged_line", "lines_missing")]
     return Figures(
         tasks=sorted(map(str, measured.rollouts["task"].unique())),
         groups=measured.groups.height,

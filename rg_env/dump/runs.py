@@ -123,11 +123,15 @@ def _files_at(path: Path) -> Sequence[DumpFile]:
         if path.is_dir():
             if files := list_files(path):
                 return files
+            why = f"no dump in {path}: its files would be named {PREFIX}_*.jsonl"
             below = dump_folders(path)
+            if path in below:  # there is a manifest
+                below.remove(path)
+                why = f"the run in {path} has recorded nothing"
             shown = ", ".join(map(str, below[:_BELOW_SHOWN]))
             others = f" and {len(below) - _BELOW_SHOWN} more" if len(below) > _BELOW_SHOWN else ""
             hint = f"; below it there are dumps in {shown}{others}" if below else ""
-            raise DumpError(f"no dump in {path}: its files would be named {PREFIX}_*.jsonl{hint}")
+            raise DumpError(f"{why}{hint}")
         with open_regular(path):
             pass
     except OSError as error:

@@ -254,6 +254,10 @@ def test_wrong_paths_are_said_in_one_line(tmp_path):
         open_run(tmp_path / "nowhere")
     with pytest.raises(DumpError, match="no dump folder"):
         open_run()
+    (tmp_path / "begun").mkdir()
+    write_manifest(tmp_path / "begun", RUN_ID, {"attempt": 1})
+    with pytest.raises(DumpError, match="the run in .* has recorded nothing$"):
+        open_run(tmp_path / "begun")
 
 
 def test_groups_are_read_in_constant_memory(tmp_path):
