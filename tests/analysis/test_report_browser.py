@@ -121,6 +121,7 @@ def test_what_is_rare_is_listed_and_what_is_frequent_has_a_line(show, tmp_path):
         made.append(group(step, [*failed, rollout(1.0, 7)], step=step))
     page = show(write_report(dump_of(tmp_path, made), tmp_path / "r.html"))
     assert page.locator("#trouble g[aria-label=line] path").count() == 1
+    assert page.text_content("#trouble figcaption strong") == "Share of rollouts with no think"
     assert page.text_content("#trouble .hint") == "Too rare for a line: no answer 1."
 
 
@@ -282,6 +283,7 @@ def test_runs_are_overlaid_in_their_colors_and_can_be_hidden(show, tmp_path):
     assert rows["model"] == ["model-0.2", "model-0.8"]
     assert rows["step"] == ["0", "0"]  # of the first evaluation, which stands last
     assert rows["mean score"][1].partition("]")[2].startswith("+0.300 [")
+    assert page.text_content("#headline-of") == "all figures of run model-0.2, train"
     assert texts(page.locator("#compared-tasks h3")) == [
         "solved, last evaluation",
         "solved, last ¼ of the steps, training",

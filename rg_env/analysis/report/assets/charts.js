@@ -53,7 +53,7 @@ function overSteps(parent, title, series, y, height) {
     return [
       Plot.plot({
         ...frame(width, `${title} over the steps`, height),
-        x: stepAxis(rows, width),
+        x: { ...stepAxis(rows, width), inset: drawn.some(({ apart }) => apart) ? 8 : 0 },
         y: { label: null, grid: true, nice: true, ticks: 5, ...y },
         marks: [
           ...drawn.filter(({ apart }) => apart == null).map(({ rows, color }) =>
@@ -183,7 +183,8 @@ function troubleChart(parent, section) {
       return { ...row, y: share, text: `${words(kind)}, ${stepText(row)}\n${percent(share)} of rollouts` };
     }),
   }));
-  overSteps(parent, "Share of rollouts", series, { zero: true, tickFormat: "~%" });
+  const title = kinds.length === 1 ? `Share of rollouts with ${words(kinds[0])}` : "Share of rollouts"; // one has no legend
+  overSteps(parent, title, series, { zero: true, tickFormat: "~%" });
   if (rare.length)
     parent.append(el("p", { class: "hint" }, `${kinds.length ? "Too rare for a line" : "All steps together"}: ${rare.map((kind) => `${words(kind)} ${count(total.get(kind))}`).join(", ")}.`));
 }

@@ -144,8 +144,10 @@ function show(section) {
     curve(holder, "Groups without signal", drawn, "no_signal");
   });
   fillCharts("trainer", trainerCharts);
-  byId("tasks-of").hidden = !several;
-  byId("tasks-of").textContent = `all figures of run ${runName(section.run_id)}, ${phaseOf(section)}`;
+  for (const id of ["headline-of", "tasks-of"]) {
+    byId(id).hidden = !several;
+    byId(id).textContent = `all figures of run ${runName(section.run_id)}, ${phaseOf(section)}`;
+  }
   sectionTable(byId("tasks"), section, showTask);
   fillCharts("heat", (holder) => heatMap(holder, section));
   fillCharts("lengths", (holder) => lengthCharts(holder, section));

@@ -32,9 +32,9 @@ function differenceNode(measure, difference, firstRun) {
   if (!difference) return null;
   const show = signed(measure);
   const unit = show === points ? " points" : "";
-  const bounds = difference.low == null ? "" : ` [${show(difference.low)}, ${show(difference.high)}]`;
+  const bounds = difference.low == null ? null : el("span", { class: "bounds" }, `[${show(difference.low)}, ${show(difference.high)}]`);
   const meaning = `difference from ${runName(firstRun)} over ${difference.questions} questions that both answered${difference.clear ? "; the interval excludes 0" : ""}`;
-  return el("div", { class: difference.clear ? "difference clear" : "difference", title: meaning }, show(difference.difference) + unit + bounds);
+  return el("div", { class: difference.clear ? "difference clear" : "difference", title: meaning }, `${show(difference.difference)}${unit} `, bounds);
 }
 
 const comparedHead = () => el("thead", {}, el("tr", {}, el("td"), report.runs.map((run) => el("th", { scope: "col" }, el("i", { class: "swatch", style: `background: ${runColor(run.run_id)}` }), runName(run.run_id)))));
@@ -42,6 +42,9 @@ const headingRow = (text) => el("tr", { class: "heading" }, el("th", { scope: "r
 
 /** The entries of a comparison's list for each run of the report; undefined for runs that it does not have. */
 const forEachRun = (comparison, list) => report.runs.map(({ run_id }) => list[comparison.run_ids.indexOf(run_id)]);
+
+/** The name of a setting, which a narrow column breaks after a dot. */
+const breakable = (name) => name.split(".").flatMap((part, place) => (place ? [".", el("wbr"), part] : [part]));
 
 function comparedSummary() {
   const groups = report.comparisons.map((comparison) => el("tbody", {},
@@ -53,7 +56,7 @@ function comparedSummary() {
         forEachRun(comparison, values).map((value, place) => comparedCell(measure, value, between[place], comparison.run_ids[0])));
     })));
   const settings = report.differing_settings.map(({ name, values }) =>
-    el("tr", {}, el("th", { scope: "row" }, plain(name)), values.map((value) => el("td", { class: "setting" }, value == null ? "–" : plain(value)))));
+    el("tr", {}, el("th", { scope: "row" }, breakable(plain(name))), values.map((value) => el("td", { class: "setting" }, value == null ? "–" : plain(value)))));
   const differing = settings.length ? el("tbody", {}, headingRow("settings that differ"), settings) : null;
   byId("compared").replaceChildren(...[el("caption", {}, "The runs side by side"), comparedHead(), ...groups, differing].filter(Boolean));
 }

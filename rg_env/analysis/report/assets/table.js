@@ -1,7 +1,7 @@
 // The table of tasks: click a column to sort; initially the worst task comes first.
 
 /** A difference of rates in percentage points, with its sign. */
-const points = (value) => (value == null ? "–" : d3.format("+.0f")(value * 100));
+const points = (value) => (value == null ? "–" : Math.round(value * 100) === 0 ? "0" : d3.format("+.0f")(value * 100));
 
 const COLUMNS = [
   { key: "task", label: "task", text: true },
