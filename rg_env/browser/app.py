@@ -36,6 +36,12 @@ LONGEST = 50_000
 """Maximum number of characters of a text that are shown."""
 _COLUMNS = {"step": 9, "phase": 5, "task": 24, "outcome": 11, "best": 5, "mean": 5, "worst": 5, "troubles": 30}
 """The columns of the list, and their largest widths."""
+_LEGEND = """
+best, mean, worst: scores of the rollouts, before the length penalty
+troubles: violations of the format, and statuses other than ok
+all_correct: every rollout is solved
+all_failed: every score is 0"""
+"""What the columns mean, below the keys."""
 _COLORS = {Outcome.ALL_CORRECT.value: "green", Outcome.ALL_FAILED.value: "red", Outcome.MIXED.value: "yellow"}
 _STYLES = ("", "italic cyan", "bold green", "dim")
 """Of a response: other text, the think block, the answer, tags."""
@@ -104,7 +110,8 @@ class Browser(App[RGEnvError]):
             keys.setdefault(binding.description, []).append(self.get_key_display(binding))
         keys |= {"Move in the list or a pane": ["↑", "↓", "PgUp", "PgDn"], "Next pane": ["Tab"]}
         with VerticalScroll(id="help"):
-            yield Static("\n".join(f"{' '.join(names):>13}  {name}" for name, names in keys.items()), markup=False)
+            lines = [f"{' '.join(names):>13}  {name}" for name, names in keys.items()]
+            yield Static("\n".join([*lines, _LEGEND]), markup=False)
         yield Footer()
 
     def on_mount(self) -> None:

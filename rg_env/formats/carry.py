@@ -78,7 +78,7 @@ def export_records(
     Raises:
         ConfigError: `out` cannot be written, or is a file that exists. DumpError: it is a folder that exists.
     """
-    as_lines = out.suffix == ".jsonl"
+    as_lines = out.suffix.lower() == ".jsonl"
     if as_lines:
         out = check_output(out, ".jsonl", force=force)
     elif out.exists():

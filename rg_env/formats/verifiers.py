@@ -27,10 +27,11 @@ _LIMITS = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_toke
 def episode_of(group: GroupRecord, rollout: RolloutRecord, model: str) -> dict[str, Any]:
     """The episode of a rollout, with one trace."""
     nodes: list[dict[str, Any]] = []
+    asked = len(rollout.prompt)
     for number, message in enumerate(rollout.conversation):
         role = message["role"] if message["role"] in _ROLES else "user"
         content = {"role": role, "content": message["content"], **({"tool_call_id": ""} if role == "tool" else {})}
-        sampled = number >= len(rollout.prompt) and role == "assistant"
+        sampled = number >= asked and role == "assistant"
         nodes.append({"parent": number - 1 if number else None, "message": content, "sampled": sampled})
     calls = [{"node": number, "model": model or None} for number, node in enumerate(nodes) if node["sampled"]]
     if calls and rollout.stop_reason in _REASONS:
