@@ -256,7 +256,7 @@ def test_wrong_paths_are_said_in_one_line(tmp_path):
         open_run()
     (tmp_path / "begun").mkdir()
     write_manifest(tmp_path / "begun", RUN_ID, {"attempt": 1})
-    with pytest.raises(DumpError, match="the run in .* has recorded nothing$"):
+    with pytest.raises(DumpError, match=r"the run in .* has recorded nothing$"):
         open_run(tmp_path / "begun")
 
 
