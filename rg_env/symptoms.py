@@ -60,6 +60,14 @@ def phantom_cause(group: GroupRecord | LedgerRecord, config: RGDumpConfig) -> st
     return f"length_penalty.kind={config.length_penalty.kind}"
 
 
+def _is_seen_solved(line: LedgerRecord, config: RGDumpConfig) -> bool:
+    """Whether the lists of a line show a solved rollout. To make the rollouts of every line would take most of the time
+    of `stats`.
+    """
+    has_masked = any(line.column("masked"))  # these do not count, whatever their score
+    return not has_masked and any(score is not None and score >= config.solved_at for score in line.base_score)
+
+
 def _all_equal(rollouts: Sequence[RolloutFacts]) -> bool:
     return has_no_signal([rollout.reward for rollout in rollouts])
 
@@ -124,6 +132,8 @@ def read_symptoms(dump: Dump) -> Iterator[str]:
     Runs whose settings are not known have none. Where conditions may have removed the rollouts that solved a group, no
     group is called a phantom.
     """
+    if not dump.settings:
+        return
     groups, causes = Counter[str](), defaultdict[str, Counter[str]](Counter)
     trained_on: dict[str, bool] = {}
     for line in dump.ledger():
@@ -132,7 +142,7 @@ def read_symptoms(dump: Dump) -> Iterator[str]:
             continue
         groups[line.run_id] += 1
         trained_on[line.run_id] = config.train_unsolved
-        if dump.whole_groups and (cause := phantom_cause(line, config)):
+        if dump.whole_groups and not _is_seen_solved(line, config) and (cause := phantom_cause(line, config)):
             causes[line.run_id][cause] += 1
     steps = defaultdict[str, dict[int, Mapping[str, float | None]]](dict)
     for record in dump.steps():
