@@ -175,7 +175,7 @@ def _start_private_loop() -> asyncio.AbstractEventLoop:
     try:
         # A daemon: a scorer that nobody closes must not keep the program from ending.
         loop = asyncio.SelectorEventLoop()
-        threading.Thread(target=loop.run_forever, name="rg_env runner", daemon=True).start()
+        threading.Thread(target=_run_private_loop, args=(loop,), name="rg_env runner", daemon=True).start()
     except (OSError, RuntimeError, MemoryError) as error:  # no descriptors, no threads, or the interpreter is ending
         if loop is not None:
             loop.close()
@@ -185,6 +185,16 @@ def _start_private_loop() -> asyncio.AbstractEventLoop:
     if published is not loop:
         loop.call_soon_threadsafe(loop.stop)
     return published
+
+
+def _run_private_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Run until the loop is stopped."""
+    while True:
+        # asyncio lets these through, although the job has them, too. If the thread ended, every other job would wait
+        # for ever. They come from code of others that runs here (pickling an entry), or from a moment without memory.
+        with suppress(SystemExit, KeyboardInterrupt, MemoryError):
+            loop.run_forever()
+            return
 
 
 class ScorerPool:

@@ -200,6 +200,16 @@ def test_a_fork_that_fails_costs_one_attempt_and_not_the_server(monkeypatch: pyt
         assert ours.recv(1) == b"", "the parent sees that there is no worker"
 
 
+def test_code_of_others_that_ends_the_program_ends_its_job_and_not_the_private_thread() -> None:
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        wait(leave())
+    with guarded("math:factorial", workers=1) as scorer:
+        assert scorer.score(3).value == 6.0
+
+
 @pytest.mark.usefixtures("nothing_left")
 def test_close_and_score_in_the_private_thread_wait_for_nothing() -> None:
     """Garbage collection may call `__del__` of an object that has a scorer in any thread."""
