@@ -29,7 +29,8 @@ from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
 from torch.utils.data import DataLoader
 
 from rg_env.dataset import EvalSet
-from rg_env.dump import DumpWriter, GroupRecord, TrainedRecord, close_all
+from rg_env.dump import DumpWriter, GroupRecord, TrainedRecord, close_all, open_run
+from rg_env.dump.files import list_files
 from rg_env.dump.manifest import note_in_manifest
 from rg_env.dump.schema import RG_DUMP
 from rg_env.errors import ConfigError, RGEnvError, describe
@@ -279,8 +280,20 @@ class RGTrainerMixin(RecordingTrainer):
             )
         if step:
             self._reported_step = step
+            self._read_watched(step)
             self.reports.send(line=f"resumed from step {step}", resumed=step)
         return step, *others
+
+    def _read_watched(self, last_step: int) -> None:
+        """Take over what earlier attempts recorded, up to the checkpoint: a collapse is a fall from the first steps."""
+        writer: DumpWriter | None = self.generator.writer
+        files = [] if writer is None else list_files(writer.folder, writer.run_id)
+        if not files:
+            return
+        for record in open_run(*(file.path for file in files)).steps():
+            if record.step <= last_step:
+                metrics = dict(zip(record.name, record.value, strict=True))
+                self._watched[record.step] = {name: metrics.get(name) for name in WATCHED}
 
     def _build_train_dataloader_and_compute_training_steps(self) -> None:
         """As in SkyRL, with our loader."""

@@ -26,7 +26,8 @@ from rg_env.errors import ConfigError, RGEnvError
 from rg_env.skyrl.steps import StepTracking
 from rg_env.skyrl.trainers import RecordingTrainer
 from tests.dump.records import RUN_ID, group
-from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, TASK, NoModels, Told, build, train
+from tests.skyrl import scripted_training
+from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, TASK, NoModels, Script, Told, build, train
 
 # torchdata's own, in each StatefulDataLoader that SkyRL builds
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
@@ -355,6 +356,27 @@ def test_a_resumed_run_trains_on_the_rows_of_an_uninterrupted_one(tmp_path, sett
     assert resumed.global_step == whole.global_step
     last = (tmp_path / "killed" / "checkpoints" / "latest_ckpt_global_step.txt").read_text()
     assert last == str(whole.global_step)
+
+
+class Untagged(Script):
+    """Forgets the format."""
+
+    def __call__(self, prompt, sample):
+        return super().__call__(prompt, sample).replace("<answer>", "")
+
+
+def test_a_collapse_is_measured_against_the_steps_before_a_resumption(tmp_path, monkeypatch):
+    first = build(tmp_path, **CHECKPOINTS)
+    first.tracker = StepTracking(first.tracker, first.generator.writer)
+    first.fail_at = 2
+    with pytest.raises(RuntimeError, match="middle of a step"):
+        train(first)
+    monkeypatch.setattr(scripted_training, "Script", Untagged)
+    resumed = build(tmp_path, attempt=2, **CHECKPOINTS)
+    resumed.reports = Told()
+    train(resumed)
+    symptoms = [facts["symptoms"] for facts in resumed.reports.sent if "symptoms" in facts]
+    assert "collapse at step 2: the format rate fell from 1 to 0" in symptoms[-1]
 
 
 def test_a_fully_async_run_is_trained_on_from_its_last_step(tmp_path):
