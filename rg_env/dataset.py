@@ -41,7 +41,7 @@ FIXED_COMPLEXITIES = (0.0, 0.25, 0.5, 0.75, 1.0)
 _REDRAWS = 8
 """Random complexities that are tried for a row, before the fixed ones."""
 _NAMES_SHOWN = 4
-"""How many tasks the representation of a dataset names."""
+"""Tasks that the representation of a dataset names."""
 
 _MOST_REPEATED = 64
 """After so many numbers in a row whose questions came before, a task has no more for the fixed evaluation set."""
@@ -56,7 +56,7 @@ Example = tuple[list[Message], str, dict[str, Any], str]
 
 
 def prompt_options(config: RGDumpConfig, **limits: Any) -> dict[str, Any]:
-    """The arguments of `ReasoningGymDataset` and `EvalSet` that shape questions and prompts, by the settings.
+    """Return the arguments of `ReasoningGymDataset` and `EvalSet` that shape questions and prompts, by the settings.
 
     Args:
         limits: `tokenizer`, `max_prompt_length` and `chat_template_kwargs`, where prompts have a limit.
@@ -66,7 +66,7 @@ def prompt_options(config: RGDumpConfig, **limits: Any) -> dict[str, Any]:
 
 
 def scales_of(mix: TaskMix, complexity: Complexity) -> dict[str, Scale]:
-    """The scales of difficulty of the tasks that have one; none if `complexity` is None.
+    """Return the scales of difficulty of the tasks that have one; none if `complexity` is None.
 
     Raises:
         ConfigError: an invalid complexity, or one without a task that has levels.
@@ -74,10 +74,13 @@ def scales_of(mix: TaskMix, complexity: Complexity) -> dict[str, Scale]:
     if complexity is None:
         return {}
     is_number = isinstance(complexity, (int, float)) and not isinstance(complexity, bool) and 0 <= complexity <= 1
-    right = "must be null, random or a number in [0, 1]"
-    need(complexity == "random" or is_number, "complexity", complexity, right)
-    generated = [task for task in mix.tasks if task.file is None]
-    scales = {task.name: scale for task in generated if (scale := scale_of(task.name, task.options))}
+    remedy = "must be null, random or a number in [0, 1]"
+    need(complexity == "random" or is_number, "complexity", complexity, remedy)
+    scales: dict[str, Scale] = {}
+    for task in mix.tasks:
+        scale = scale_of(task.name, task.options) if task.file is None else None
+        if scale:
+            scales[task.name] = scale
     if not scales:
         raise ConfigError(
             f"complexity={complexity}: no task of the mix has levels; leave it out, or add tasks with levels "
@@ -112,11 +115,12 @@ class ItemSource:
         self._questions: dict[str, QuestionStream] = {}
         self._said: set[ItemStream] = set()
         mix = TaskMix.parse(tasks)
+        # Before the tasks are tried, which draws items at their levels.
         self._scales = scales_of(mix, complexity)
         self.mix = mix.keep(lambda task: next(self.usable(task)), progress)
 
     def usable(self, task: TaskSpec) -> Iterator[float | None]:
-        """The complexities of the fixed evaluation set at which a task has items, from easy to hard; at least one.
+        """Yield the complexities of the fixed evaluation set at which a task has items, easy ones first; at least one.
 
         Raises:
             ConfigError: it has none. Raised by the first `next`.
@@ -125,6 +129,7 @@ class ItemSource:
             self.questions(task)
             yield None
             return
+        # With `random` all of the fixed ones; a task without levels has its default options alone.
         complexities: tuple[float | None, ...] = FIXED_COMPLEXITIES
         if task.name not in self._scales:
             complexities = (None,)
@@ -137,10 +142,11 @@ class ItemSource:
             else:
                 yield complexity
         if len(faults) == len(complexities):
-            raise ConfigError(faults[0])
+            raise ConfigError(faults[0])  # of the easiest level
 
     def _fault(self, task: TaskSpec, complexity: float | None) -> str:
-        """Why a task has no items at a complexity; empty if it has some."""
+        """Return why a task has no items at a complexity; empty if it has some."""
+        # All of these were tried when the levels were found: no draw is needed to know it.
         if not task.options and self.prompts.max_length is None and task.name in AUDITED_TASKS:
             return ""
         stream = self.stream(task, complexity)
@@ -155,17 +161,19 @@ class ItemSource:
             logger.info(line, stream.task, complexity, stream.fault)
 
     def stream(self, task: TaskSpec, complexity: float | None) -> ItemStream:
-        """The items of a task at the level of a complexity."""
+        """Return the items of a task at the level of a complexity."""
+        # Options of the mix stand alone; ours for tasks that one answer would solve are a default only.
         plain = task.options or base_options(task.name)
         options = plain if complexity is None else self._scales[task.name].options(complexity)
         key = task.name, encode_entry(dict(options))
         if key not in self._streams:
-            limits = self.prompts.length, self.prompts.max_length
-            self._streams.setdefault(key, ItemStream(task.name, options, self.seed, self.split, *limits))
+            length, max_length = self.prompts.length, self.prompts.max_length
+            stream = ItemStream(task.name, options, self.seed, self.split, length, max_length)
+            self._streams.setdefault(key, stream)  # another thread may have made the same one meanwhile
         return self._streams[key]
 
     def questions(self, task: TaskSpec) -> QuestionStream:
-        """The questions of a task's file. Raises ConfigError: a row is wrong, or there is none for this split."""
+        """Return the questions of a task's file. Raises ConfigError: a row is wrong, or none is for this split."""
         assert task.file is not None
         if task.name not in self._questions:
             limits: dict[str, Any] = {}
@@ -176,7 +184,8 @@ class ItemSource:
         return self._questions[task.name]
 
     def label(self, item: Item, task: TaskSpec, complexity: float | None) -> Item:
-        """An item of a stream, with what its id must say beside its number, and its level."""
+        """Return an item of a stream, with what its id must say beside its number, and its level."""
+        # A stream is given all options as one, so its id says neither the level nor the mix's own options.
         if complexity is None and not task.options:
             return item
         plain, mark, row = item.id.partition("#")  # with a mark if it stands in for the item of that row
@@ -190,7 +199,7 @@ class ItemSource:
         return dataclasses.replace(item, id=item_id, level=level, complexity=complexity)
 
     def item(self, task: TaskSpec, index: int) -> Item:
-        """The item of a training row.
+        """Return the item of a training row.
 
         With `complexity=random`, a complexity at which it cannot be made (prompts over the limit, options of the mix
         that contradict the level) is redrawn, and the item says which one it has.
@@ -203,6 +212,7 @@ class ItemSource:
         for complexity in self._complexities(task, index):
             stream = self.stream(task, complexity)
             if not self._fault(task, complexity):
+                # A stream may run out of draws at this row only: then the next complexity is tried.
                 try:
                     return self.label(stream.item(index), task, complexity)
                 except ConfigError:
@@ -212,8 +222,11 @@ class ItemSource:
     def _complexities(self, task: TaskSpec, index: int) -> Iterator[float | None]:
         if self.complexity == "random" and task.name in self._scales:
             for redraw in range(_REDRAWS):
-                key = ("complexity", self.seed, self.split, index, *([redraw] if redraw else []))
+                key: list[object] = ["complexity", self.seed, self.split, index]
+                if redraw:
+                    key.append(redraw)
                 yield round(hash64(*key) / 2**64, 4)
+        # After so many misses the fixed ones, of which at least one can be made.
         yield from self.usable(task)
 
 
@@ -227,14 +240,14 @@ class Rows(ABC):
 
     @abstractmethod
     def item(self, index: int) -> Item:
-        """The item of a row; negative indices count from the end.
+        """Return the item of a row; negative indices count from the end.
 
         Raises:
             IndexError: unless -len(self) <= index < len(self).
         """
 
     def row(self, index: int) -> dict[str, Any]:
-        """A row as SkyRL has it: data_source, prompt, env_class, reward_spec, extra_info. Raises as `item`."""
+        """Return a row as SkyRL has it: data_source, prompt, env_class, reward_spec, extra_info. Raises as `item`."""
         messages, env_class, extras, _ = self.example_of(self.item(index))
         return {"data_source": extras["data_source"], "prompt": messages, "env_class": env_class, **extras}
 
@@ -247,7 +260,7 @@ class Rows(ABC):
     def __getitem__(self, index: int | slice) -> Example | list[Example]:
         """(messages, env class, extras, uid) of a row, or a list of those of a slice. Raises as `item`."""
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
+            return [self[number] for number in range(*index.indices(len(self)))]
         return self.example_of(self.item(index))
 
     def example_of(self, item: Item) -> Example:
@@ -263,11 +276,11 @@ class Rows(ABC):
 
     @staticmethod
     def collate_fn(examples: Iterable[Example]) -> list[dict[str, Any]]:
-        """A batch as SkyRL's trainer expects it."""
-        return [
-            {"prompt": messages, "env_class": env_class, "env_extras": extras, "uid": uid}
-            for messages, env_class, extras, uid in examples
-        ]
+        """Return a batch as SkyRL's trainer expects it."""
+        batch = []
+        for messages, env_class, extras, uid in examples:
+            batch.append({"prompt": messages, "env_class": env_class, "env_extras": extras, "uid": uid})
+        return batch
 
     def to_parquet(self, path: str | Path, *, rows: int | None = None, format: RowFormat = RowFormat.SKYRL) -> None:
         """Write the first `rows` rows (None: all) as a Parquet file that a trainer reads; replaces an existing file.
@@ -276,6 +289,7 @@ class Rows(ABC):
             ConfigError: the path cannot be a Parquet file, it cannot be written, or there are fewer rows.
         """
         count = len(self) if rows is None else rows
+        # All mistakes before the first row, which may take long.
         need_number("rows", count, whole=True, at_least=1, at_most=len(self))
         target = check_output(path, ".parquet")
         with new_file(target) as draft:
@@ -322,7 +336,7 @@ class ReasoningGymDataset(Rows):
     def train_of(
         cls, config: RGDumpConfig, size: int, progress: Progress = no_progress, **limits: Any
     ) -> ReasoningGymDataset:
-        """The first `size` rows of the train split of the settings; `limits` as in `prompt_options`."""
+        """Return the first `size` rows of the train split of the settings; `limits` as in `prompt_options`."""
         options = prompt_options(config, **limits)
         return cls(config.tasks, size=size, seed=config.seed, split="train", progress=progress, **options)
 
@@ -338,13 +352,13 @@ class ReasoningGymDataset(Rows):
         )
 
     def item(self, index: int) -> Item:
-        index = operator.index(index)
+        index = operator.index(index)  # NumPy's integers, too, but no floats
         if not -self._size <= index < self._size:
             raise IndexError(f"row {index} of a dataset of {self._size} rows")
         return self.item_of_run(index % self._size)
 
     def item_of_run(self, number: int) -> Item:
-        """The item of row `number` of a run, which may be beyond the size: a later epoch has new rows."""
+        """Return the item of row `number` of a run, which may be beyond the size: a later epoch has new rows."""
         source = self._source
         return source.item(self.mix.pick(hash64("task", source.seed, source.split, number)), number)
 
@@ -375,6 +389,7 @@ class EvalSet(Rows):
         complexity: Complexity = None,
         **prompt: Any,
     ) -> None:
+        # Wrong arguments raise here; what only drawing finds out is raised by whoever asks for an item.
         need_number("samples_per_task", samples_per_task, whole=True, at_least=1)
         self.prompts = Prompts(**prompt)
         self._made: Future[Sequence[Item]] = Future()
@@ -385,7 +400,7 @@ class EvalSet(Rows):
 
     @classmethod
     def of(cls, config: RGDumpConfig, **limits: Any) -> EvalSet:
-        """The fixed evaluation set of the settings; `limits` as in `prompt_options`."""
+        """Return the fixed evaluation set of the settings; `limits` as in `prompt_options`."""
         options = prompt_options(config, **limits)
         return cls(config.tasks, config.eval_seed, config.num_eval_samples_per_task, **options)
 
@@ -410,6 +425,7 @@ class EvalSet(Rows):
     def _make(self, mix: TaskMix, seed: int, samples_per_task: int, complexity: Complexity) -> None:
         try:
             source = ItemSource(mix, seed, "eval", complexity, self.prompts, self._note_tasks)
+            # One of each task in turn, so that a larger set begins with a smaller one.
             fixed = [_fixed_items(source, task, samples_per_task) for task in source.mix.tasks]
             total = sum(len(of_task) for of_task in fixed)
             items: list[Item] = []
@@ -419,12 +435,12 @@ class EvalSet(Rows):
                         items.append(of_task.draw(number))
                         self.progress = f"{len(items):,} of {total:,} questions"
             self._made.set_result(items)
-        except BaseException as error:
+        except BaseException as error:  # whoever asks for the items gets it, or would wait for ever
             self._made.set_exception(error)
 
 
 def _fixed_items(source: ItemSource, task: TaskSpec, samples: int) -> _FixedItems | _FixedQuestions:
-    """The items of one task of the fixed evaluation set."""
+    """Return the items of one task of the fixed evaluation set."""
     if task.file is not None:
         return _FixedQuestions(source.questions(task), samples)
     return _FixedItems(source, task, samples)
@@ -443,7 +459,7 @@ class _FixedQuestions:
         return self._count
 
     def draw(self, turn: int) -> Item:
-        """The item of a turn."""
+        """Return the item of a turn."""
         return self._questions.at(turn)
 
 
@@ -461,9 +477,10 @@ class _FixedItems:
         return self._samples
 
     def draw(self, turn: int) -> Item:
-        """The item of a turn, in order of the turns. Raises as `ItemSource.item`."""
+        """Return the item of a turn, in order of the turns. Raises as `ItemSource.item`."""
         complexity = self._complexities[turn % len(self._complexities)]
         stream = self._source.stream(self._task, complexity)
+        # Skipped by number and not drawn again, so that an id names the same question in a set of any size.
         tries = 1 if stream in self._repeating else _MOST_REPEATED
         for _ in range(tries):
             item = stream.item(self._next[stream])
@@ -483,7 +500,7 @@ class _FixedItems:
 
 
 def item_of_id(text: str, tasks: Any = None) -> Item | None:
-    """The item that an id names, or the id of a group of it; None for other texts.
+    """Return the item that an id names, or the id of a group of it; None for other texts.
 
     Args:
         tasks: the task mix with the files of questions that ids may name; nothing else of it matters.
@@ -497,14 +514,17 @@ def item_of_id(text: str, tasks: Any = None) -> Item | None:
     file = None if tasks is None else TaskMix.parse(tasks).files.get(parts.task)
     if file is not None:
         return QuestionStream(parts.task, file, parts.seed, Split(parts.split)).of_id(parts)
+    # Refused: other options give another question for the same number.
     if parts.options:
         raise ConfigError(
             f"{text}: its run gave {parts.task} options of its own, which an id does not carry: its question is in the "
             "run's dump (`rg-env dumps show`)"
         )
+    # A mix of this task alone: an item depends on no other task.
     source = ItemSource([parts.task], parts.seed, parts.split, parts.complexity, Prompts())
     (task,) = source.mix.tasks
-    return source.label(source.stream(task, parts.complexity).item(parts.number), task, parts.complexity)
+    item = source.stream(task, parts.complexity).item(parts.number)
+    return source.label(item, task, parts.complexity)
 
 
 def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]], count: int, format: RowFormat) -> None:
@@ -512,22 +532,22 @@ def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]], count: int, forma
     import pyarrow.parquet as pq
     from rich.progress import Progress
 
+    # Written out, not taken from the rows: columns that are null in the first group would have no type.
     text = pa.string()
     info = dict.fromkeys(("item", "task", "split", "entry", "task_config", "level"), text)
     info |= {"index": pa.int64(), "seed": pa.int64(), "complexity": pa.float64()}
-    schema = pa.schema(
-        {
-            "data_source": text,
-            "prompt": pa.list_(pa.struct({"role": text, "content": text})),
-            "env_class": text,
-            "reward_spec": pa.struct({"method": text, "ground_truth": text}),
-            "extra_info": pa.struct(info),
-        }
-    )
+    message = pa.struct({"role": text, "content": text})
+    columns = {"data_source": text, "prompt": pa.list_(message)}
     if format is RowFormat.VERL:
         rows = map(_verl_row, rows)
-        verl = {"ability": text, "reward_model": pa.struct({"style": text, "ground_truth": text})}
-        schema = pa.schema([*(schema.field(name) for name in ("data_source", "prompt", "extra_info")), *verl.items()])
+        columns["extra_info"] = pa.struct(info)
+        columns["ability"] = text
+        columns["reward_model"] = pa.struct({"style": text, "ground_truth": text})
+    else:
+        columns["env_class"] = text
+        columns["reward_spec"] = pa.struct({"method": text, "ground_truth": text})
+        columns["extra_info"] = pa.struct(info)
+    schema = pa.schema(columns)
     terminal = console(stderr=True)
     with (
         pq.ParquetWriter(path, schema, compression="zstd") as writer,
@@ -540,7 +560,7 @@ def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]], count: int, forma
 
 
 def _verl_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as verl has it, which `rg_env.integrations.verl` scores."""
+    """Return a row as verl has it, which `rg_env.integrations.verl` scores."""
     reward_model = {"style": row["reward_spec"]["method"], "ground_truth": row["reward_spec"]["ground_truth"]}
-    kept = {name: row[name] for name in ("data_source", "prompt", "extra_info")}
-    return kept | {"ability": "reasoning_gym", "reward_model": reward_model}
+    shared = {name: row[name] for name in ("data_source", "prompt", "extra_info")}
+    return shared | {"ability": "reasoning_gym", "reward_model": reward_model}

@@ -49,7 +49,7 @@ class DumpError(RGEnvError):
 
 
 def wrong_value(setting: str, value: object, right: str) -> str:
-    """The one line about a wrong setting.
+    """Return the one line about a wrong setting.
 
     >>> wrong_value("trainer.bf16", True, "set it to false")
     'trainer.bf16=true: set it to false'
@@ -79,27 +79,27 @@ def need_number(
     below: float = math.inf,
 ) -> None:
     """Refuse anything but a finite number within the limits; with `whole`, anything but an integer."""
-    ok = (
-        isinstance(value, int if whole else (int, float))
-        and not isinstance(value, bool)
-        and at_least <= value <= at_most
-        and above < value < below
-    )
+    # A bool is an int in Python, and true is no number in YAML.
+    is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    ok = is_number and at_least <= value <= at_most and above < value < below  # type: ignore[operator]
     limits = {"of at least": at_least, "above": above, "at most": at_most, "below": below}
     bounds = " and ".join(f"{words} {limit}" for words, limit in limits.items() if abs(limit) != math.inf)
-    need(ok, setting, value, f"must be a {'whole ' if whole else ''}number {bounds}".rstrip())
+    kind = "whole number" if whole else "number"
+    need(ok, setting, value, f"must be a {kind} {bounds}".rstrip())
 
 
 def as_typed(value: object) -> str:
-    """A value as a person would type it in YAML, texts in quotes."""
+    """Return a value as a person would type it in YAML, texts in quotes."""
     if isinstance(value, enum.Enum):
         value = value.value
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
     """`; did you mean a or b?` where known words are similar, else `; <otherwise>`."""
-    from difflib import get_close_matches
+    from difflib import get_close_matches  # for mistakes only: every command imports this module
 
     near = get_close_matches(word, list(known), n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(near)}?" if near else f"; {otherwise}"

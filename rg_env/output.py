@@ -58,7 +58,7 @@ def _picture(character: str) -> str:
         return _TAB
     number = ord(character)
     if number < 0x20:
-        return chr(0x2400 + number)
+        return chr(0x2400 + number)  # Unicode has a picture of each, in the same order
     return "␡" if number == 0x7F else f"<U+{number:04X}>"
 
 
@@ -74,6 +74,7 @@ def print_text(text: str, *, stderr: bool = False) -> None:
 
 def print_fields(fields: Mapping[str, object]) -> None:
     """Print `name: value` for each field, further lines of a value indented."""
+    # Indented, so that a value cannot pose as another field.
     for name, value in fields.items():
         print_text(f"{name}: {value}".replace("\n", "\n  "))
 
@@ -84,7 +85,7 @@ def print_error(text: object) -> None:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun.
+    """Return a number with its noun.
 
     >>> counted(1, "finding"), counted(2000, "finding")
     ('1 finding', '2,000 findings')
@@ -93,21 +94,24 @@ def counted(number: int, noun: str) -> str:
 
 
 def rate(value: float | None, low: float | None = None, high: float | None = None, *, digits: int = 0) -> str:
-    """A rate as people read it, with its interval if that is known.
+    """Return a rate as people read it, with its interval if that is known.
 
     >>> rate(0.5678), rate(0.5678, 0.51, 0.63), rate(None), rate(0.0042, digits=1)
     ('57%', '57% [51%, 63%]', '–', '0.4%')
     """
     if value is None:
         return "–"
-    shown = f"{value:.{digits}%}"
-    return shown if low is None or high is None else f"{shown} [{low:.{digits}%}, {high:.{digits}%}]"
+    text = f"{value:.{digits}%}"
+    if low is None or high is None:
+        return text
+    return f"{text} [{low:.{digits}%}, {high:.{digits}%}]"
 
 
 def print_json(value: object) -> None:
     """Print JSON in ASCII, so that every other character is escaped; null for numbers that are not finite."""
+    # JSON has no NaN: what Python would write for it breaks other readers.
     text = json.dumps(_finite(value), indent=2, default=str, allow_nan=False)
-    print(text.replace("\x7f", r"\u007f"))
+    print(text.replace("\x7f", r"\u007f"))  # DEL is ASCII, so json leaves it as it is
 
 
 def _finite(value: Any) -> Any:
@@ -115,18 +119,20 @@ def _finite(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
 
 
 def cell(text: object, style: StyleType = "") -> Text:
-    """A text in a table, on one line."""
+    """Return a text in a table, on one line."""
     return Text(visible(str(text), one_line=True), style)
 
 
 def new_table(
     text: Iterable[str], numbers: Iterable[str] = (), *, compact: bool = False, tight: bool = False, **options: Any
 ) -> Table:
-    """An empty table.
+    """Return an empty table.
 
     Args:
         text: headers of the columns of text, which wrap.
@@ -137,7 +143,10 @@ def new_table(
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    layout: dict[str, Any] = {"padding": (0, 0 if tight else 1, 0, 0), "pad_edge": False} if compact else {}
+    layout: dict[str, Any] = {}
+    if compact:
+        right = 0 if tight else 1
+        layout = {"padding": (0, right, 0, 0), "pad_edge": False}
     table = Table(box=SIMPLE_HEAD, show_edge=False, **layout, **options)
     for header in text:
         table.add_column(header, overflow="fold", min_width=10 if compact else None)
@@ -161,6 +170,7 @@ def console(*, stderr: bool = False) -> Console:
 
 class _Console(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        # Control segments are Rich's own, such as those that move the cursor.
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
@@ -178,5 +188,6 @@ def guard_streams() -> None:
 
 
 def _make_visible(record: Record) -> None:
+    # Ours only: a patcher is for all of the process's log, and SkyRL's lines are not ours to change.
     if (record["name"] or "").partition(".")[0] == "rg_env":
         record["message"] = visible(record["message"])

@@ -30,7 +30,7 @@ from rg_env.scoring.types import AnswerScore, Status, Verdict
 from rg_env.tasks import Item
 
 CustomRewards = Sequence[float] | str
-"""What a user's function returned for the rollouts of a group that are trained on, or one line saying how it failed."""
+"""Values of a user's function for the rollouts of a group that are trained on, or one line saying how it failed."""
 
 _SLOW = 60.0
 """Seconds after which a call of a user's function is said to be slow."""
@@ -39,7 +39,7 @@ _NO_PENALTY = LengthPenaltyConfig(kind="none")
 
 # --------------------------------------------------------------------------------------------- the rules of a group
 def compose_reward(score: float, well_formed: bool, config: RGDumpConfig, addition: float = 0.0) -> float:
-    """The reward of one rollout: the score plus format bonus and additive penalty."""
+    """Return the reward of one rollout: the score plus format bonus and additive penalty."""
     return score + (config.format_bonus if well_formed else 0.0) + addition
 
 
@@ -49,6 +49,7 @@ def is_masked(rollout: Rollout, config: RGDumpConfig) -> bool:
     There is no response, its scorer got no CPU time, or with `on_scorer_failure=mask` its scorer died or cannot score
     the item. An answer that used up its CPU seconds, or on which the scorer raised, is wrong.
     """
+    # The order matters: a timeout without a core is masked whatever `on_scorer_failure` says.
     scored = rollout.verdict.scored
     if not scored.status.is_counted:
         return True
@@ -80,14 +81,19 @@ def set_rewards(
         custom: from `RewardFunction.rate` of this group; replaces the base scores in the rewards. Outcome and score do
             not depend on it.
     """
+    # The rule of length sees the rollouts that are trained on only: a request that failed has no length.
     unmasked = [rollout for rollout in group if not is_masked(rollout, config)]
     scores = [rollout.verdict.scored.score for rollout in unmasked]
     lengths = [rollout.response_tokens or 0 for rollout in unmasked]
     solved = [score >= config.solved_at for score in scores]
     penalty_config = config.length_penalty if penalize else _NO_PENALTY
     penalty = group_penalty(penalty_config, ScoredGroup(scores, lengths, solved), max_length)
-    error = custom if isinstance(custom, str) else ""
-    values: Sequence[float | None] = [None] * len(unmasked) if custom is None or isinstance(custom, str) else custom
+    error = ""
+    values: Sequence[float | None] = [None] * len(unmasked)
+    if isinstance(custom, str):
+        error = custom
+    elif custom is not None:
+        values = custom
     for rollout, factor, addition, value in zip(unmasked, penalty.factors, penalty.additions, values, strict=True):
         base = rollout.verdict.scored.score
         rollout.score, rollout.penalty_factor = base * factor, factor
@@ -163,6 +169,7 @@ class RewardFunction:
         """Have the function called for a group while the block waits. If the block gives up before, it is not."""
         unmasked = [rollout for rollout in group if not is_masked(rollout, config)]
         call = _Call(unmasked, deliver)
+        # A user's function is not called for a group of which nothing is trained on.
         if unmasked:
             self._calls.put(call)
         else:
@@ -173,6 +180,7 @@ class RewardFunction:
             call.is_awaited = False
 
     def _serve(self) -> None:
+        # One event loop for all calls: a client that the function keeps belongs to the loop in which it was made.
         with asyncio.Runner() as runner:
             while True:
                 call = self._calls.get()
@@ -187,12 +195,14 @@ class RewardFunction:
             return describe(error)
 
     def _call(self, rollouts: Sequence[Rollout], runner: asyncio.Runner) -> CustomRewards:
+        # Only said, never ended: there is no way to stop a thread of Python from outside.
         timer = Timer(_SLOW, self._say_slow)
         timer.start()
         try:
             returned = self._function(rollouts)
             if isawaitable(returned):
                 returned = runner.run(_wait_for(returned))
+            # A text is a sequence, too: "10" would be two numbers.
             if isinstance(returned, (str, bytes)):
                 return f"the reward function returned a text, {returned!r:.40}, not one number for each rollout"
             values = [float(value) for value in returned]
@@ -202,7 +212,9 @@ class RewardFunction:
             timer.cancel()
         if len(values) != len(rollouts):
             return f"the reward function returned {len(values)} values for {len(rollouts)} rollouts"
-        return values if all(map(math.isfinite, values)) else "the reward function returned a value that is not finite"
+        if not all(map(math.isfinite, values)):
+            return "the reward function returned a value that is not finite"
+        return values
 
     def _say_slow(self) -> None:
         if not self._is_slow:
@@ -220,7 +232,7 @@ async def _wait_for(value: Awaitable[Any]) -> Any:
 
 
 def load_reward(config: RGDumpConfig, folder: str | None = None) -> RewardFunction | None:
-    """The function that `reward` names; None if it is not set.
+    """Return the function that `reward` names; None if it is not set.
 
     Args:
         folder: the run's log folder, for tracebacks; None: they are written nowhere.
@@ -254,6 +266,7 @@ def try_reward_function(function: RewardFunction) -> None:
         "<think>2 + 2</think><answer>5</answer>": 0.0,
         "4": None,
     }
+    # A mistake in the function would otherwise show at the first step, after the models have been loaded.
     entry = {"question": "2 + 2 =", "answer": "4", "metadata": {"source_dataset": "chain_sum", "source_index": 0}}
     item = Item("chain_sum-train-0-0", "chain_sum", "train", 0, 0, entry, json.dumps(entry), None, "")
     group = []

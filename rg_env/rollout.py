@@ -40,14 +40,15 @@ class Stopwatch:
         self._last = time.monotonic()
 
     def end_generation(self) -> None:
-        """The response is there; scoring begins."""
+        """Note that the response is there; scoring begins."""
         self.generation = self._lap()
 
     def end_scoring(self) -> None:
-        """The verdict is there."""
+        """Note that the verdict is there."""
         self.scoring = self._lap()
 
     def _lap(self) -> float:
+        # The monotonic clock, which nobody sets back while a response is on its way.
         now = time.monotonic()
         seconds, self._last = now - self._last, now
         self.ended += seconds
@@ -100,8 +101,10 @@ class Rollout:
 
     @property
     def seconds(self) -> float | None:
-        """How long the response took, without its scoring; None if nobody measured it."""
-        return self.stopwatch.generation or None if self.stopwatch is not None else None
+        """Seconds that the response took, without its scoring; None if nobody measured it."""
+        if self.stopwatch is None:
+            return None
+        return self.stopwatch.generation or None  # 0 until the phase has ended
 
     @property
     def responded(self) -> bool:
@@ -117,7 +120,7 @@ class Rollout:
 # --------------------------------------------------------------------------------------------------------- the record
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a group comes from; see `GroupFacts` and, for `policy_version`, `RolloutFacts`."""
+    """Origin of a group; see `GroupFacts` and, for `policy_version`, `RolloutFacts`."""
 
     run_id: str
     attempt: int
@@ -143,7 +146,7 @@ def group_record(
     group: Sequence[Rollout],
     solved_at: float,
 ) -> GroupRecord:
-    """The record of a group.
+    """Make the record of a group.
 
     Args:
         question: the item, or the prompt of another environment.
@@ -152,7 +155,8 @@ def group_record(
         solved_at: a rollout with at least this base score is correct.
     """
     rollouts = [_rollout_record(rollout, origin.policy_version) for rollout in group]
-    counted = answered(rollouts)
+
+    # Of the question: Reasoning Gym's fields for our items only, since unknown is not 0.
     facts: dict[str, Any]
     if isinstance(question, Prompt):
         facts = {"environment": question.environment, "solved_at": solved_at}
@@ -164,11 +168,18 @@ def group_record(
             "baseline": max(rollout.verdict.scored.baseline for rollout in group),
             "entry": question.entry_json,
         }
+
+    # Of time: from the first request to the last verdict, and the seconds of all rollouts together.
     if watches := [rollout.stopwatch for rollout in group if rollout.stopwatch]:
         facts["started_at"] = round(min(watch.began for watch in watches), 3)
         facts["ended_at"] = round(max(watch.ended for watch in watches), 3)
         facts["generation_seconds"] = round(sum(watch.generation for watch in watches), 6)
         facts["scoring_seconds"] = round(sum(watch.scoring for watch in watches), 6)
+
+    # Of the rewards: a request that failed says nothing about the model.
+    responses = answered(rollouts)
+    outcome = outcome_of([rollout.base_score for rollout in responses], solved_at)
+    no_signal = has_no_signal([rollout.reward for rollout in responses])
     return GroupRecord(
         item_id=question.task,
         item=question.id,
@@ -180,8 +191,8 @@ def group_record(
         uid=uid,
         group_id=group_id(origin.run_id, origin.attempt, origin.phase, origin.call, uid),
         task=question.task,
-        outcome=outcome_of([rollout.base_score for rollout in counted], solved_at),
-        no_signal=has_no_signal([rollout.reward for rollout in counted]),
+        outcome=outcome,
+        no_signal=no_signal,
         rollouts=rollouts,
         **facts,
     )
@@ -189,17 +200,26 @@ def group_record(
 
 def _rollout_record(rollout: Rollout, policy_version: str) -> RolloutRecord:
     parsed, scored = rollout.verdict.parsed, rollout.verdict.scored
-    failed = rollout.reward_error and scored.status is Status.OK
+    # A failure of the scorer comes first: the user's function may have failed because of it.
+    status, detail = scored.status, scored.detail
+    if rollout.reward_error and status is Status.OK:
+        status, detail = Status.REWARD_ERROR, rollout.reward_error
+    conversation: list[Message] = []
+    for message in rollout.conversation:
+        conversation.append({key: _storable(text) for key, text in message.items()})
+    turns, each_turn = None, ""
+    if rollout.turns is not None:
+        turns, each_turn = len(rollout.turns), json.dumps(rollout.turns)
     return RolloutRecord(
-        conversation=[{key: _storable(text) for key, text in message.items()} for message in rollout.conversation],
+        conversation=conversation,
         score=float(rollout.score),
         reward=float(rollout.reward),
         base_score=float(scored.score),
         raw_score=scored.raw,
         tagged_score=scored.tagged,
         violation=parsed.violation or "",
-        status=Status.REWARD_ERROR if failed else scored.status,
-        detail=_storable(rollout.reward_error if failed else scored.detail),
+        status=status,
+        detail=_storable(detail),
         answer=_storable(parsed.answer or ""),
         response_tokens=rollout.response_tokens,
         stop_reason=rollout.stop_reason or "",
@@ -209,12 +229,12 @@ def _rollout_record(rollout: Rollout, policy_version: str) -> RolloutRecord:
         policy_version=policy_version,
         normalized=scored.normalized,
         custom_reward=rollout.custom_reward,
-        turns=None if rollout.turns is None else len(rollout.turns),
+        turns=turns,
         masked=rollout.masked,
-        each_turn="" if rollout.turns is None else json.dumps(rollout.turns),
+        each_turn=each_turn,
     )
 
 
 def _storable(text: str) -> str:
-    """The text with `?` for what UTF-8 cannot hold: lone surrogates."""
+    """Return the text with `?` for what UTF-8 cannot hold: lone surrogates."""
     return text.encode(errors="replace").decode()

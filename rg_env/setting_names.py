@@ -1,4 +1,4 @@
-"""Which settings there are, SkyRL's and ours, and which of them a person means.
+"""The names of all settings, SkyRL's and ours, and the one that a person means.
 
 Invariant: needs no SkyRL, so that commands which only send requests read a training configuration as training does.
 `setting_names.txt` has a name per line; `.*` at its end says that its value has parts with any names. `make docs`
@@ -61,13 +61,14 @@ FOREIGN = frozenset(
 
 @functools.cache
 def setting_names() -> Mapping[str, bool]:
-    """The name of every setting, and whether its value may have parts with any names."""
+    """Return the name of every setting, and whether its value may have parts with any names."""
+    # From a file: SkyRL's own dataclasses would say it, too, but importing them takes seconds.
     names = resources.files("rg_env").joinpath(FILE).read_text().split()
     return MappingProxyType({name.removesuffix(_FREE_FORM): name.endswith(_FREE_FORM) for name in names})
 
 
 def write_names(settings: Mapping[str, bool]) -> str:
-    """The text of the file, which `setting_names` reads."""
+    """Return the text of the file, which `setting_names` reads."""
     lines = []
     for name, is_free_form in settings.items():
         lines.append(f"{name}{_FREE_FORM if is_free_form else ''}\n")
@@ -85,7 +86,7 @@ def is_foreign(key: str) -> bool:
 
 
 def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:
-    """The setting or group that a key names, and the key of a part of its value: `tasks.gcd` is `.gcd` of `tasks`.
+    """Find the setting or group that a key names, and the key of a part of its value: `tasks.gcd` is `.gcd` of `tasks`.
 
     Args:
         whole: the name must not be shortened; it may be otherwise where it is unique.
@@ -93,35 +94,40 @@ def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:
     Raises:
         ConfigError: there is no such setting, or several.
     """
-    known = setting_names()
+    settings = setting_names()
     if is_foreign(key):
         message = (
             f"unknown setting {key!r}, which is of Atropos or an older SkyRL: {FOREIGN_PAGE} says what replaces it"
         )
         raise ConfigError(message)
     whole = whole or is_group(key.partition(".")[0])
+
+    # Parts are cut off at the end until the rest names a setting: the longest name that exists is meant.
     head, rest = key, ""
     while head:
-        names = [name for name in known if name == head or (name.endswith(f".{head}") and not whole)]
+        names = [name for name in settings if name == head or (name.endswith(f".{head}") and not whole)]
         if len(names) > 1:
             raise ConfigError(f"{key} may be {', '.join(names[:-1])} or {names[-1]}: write the whole name")
-        if names and rest and not known[names[0]]:
+        if names and rest and not settings[names[0]]:
             raise ConfigError(f"{key}: unknown setting; {names[0]} has no parts")
-        if names or (not rest and is_group(head)):
-            return (names or [head])[0], rest
+        if names:
+            return names[0], rest
+        if not rest and is_group(head):
+            return head, ""
         head, _, last = head.rpartition(".")
         rest = f".{last}{rest}"
     raise ConfigError(f"unknown setting {key!r}; {_similar(key)}")
 
 
 def _similar(key: str) -> str:
-    """What an unknown name may mean, or where all names are."""
+    """Say what an unknown name may mean, or where all names are."""
     if groups := _groups_called(key):
         return f"did you mean {' or '.join(groups)}?"
-    known = [name for name in setting_names() if _NOBODY_SETS not in name]
-    leaves = {name.rpartition(".")[2] for name in known}
+    # By the last part, which is what people remember; of several settings with it, the one that is most like the key.
+    common = [name for name in setting_names() if _NOBODY_SETS not in name]
+    leaves = {name.rpartition(".")[2] for name in common}
     similar = get_close_matches(key.rpartition(".")[2], leaves, n=1, cutoff=0.8)
-    names = [name for name in known if name.rpartition(".")[2] in similar]
+    names = [name for name in common if name.rpartition(".")[2] in similar]
     names = get_close_matches(key, names, n=1, cutoff=0.8) or names
     if 0 < len(names) <= 3:
         return f"did you mean {' or '.join(names)}?"
@@ -130,7 +136,7 @@ def _similar(key: str) -> str:
 
 
 def _groups_called(key: str) -> list[str]:
-    """The setting `kind` of each group that is called like this, and the group of all of ours, `rg_dump`.
+    """Return the setting `kind` of each group that is called like this, and the group of all of ours, `rg_dump`.
 
     >>> _groups_called("length_penalty"), _groups_called("rg_dump.tasks")
     (['environment.skyrl_gym.rg_dump.length_penalty.kind'], ['environment.skyrl_gym.rg_dump.tasks'])

@@ -1,4 +1,4 @@
-"""What a policy might answer instead of solving: texts that harm a scorer, and texts that it rewards for nothing.
+"""Answers that a policy might give instead of solving: texts that harm a scorer, and texts that it rewards for nothing.
 
 Invariant: an attack sees the question and the right answers of *other* items, as training would teach them, never the
 item's own. Nothing here runs an attack. Not covered: policies that perform the task itself, such as adding up a sum.
@@ -7,6 +7,7 @@ Attacks made for the nine tasks that evaluate are in `tests/scoring/guard/attack
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -18,7 +19,7 @@ Grid = list[list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """`answer` makes a text of a question, or None; code has a visible, harmless effect where it is evaluated."""
+    """A way to answer: `answer` makes a text of a question, or None; code leaves a harmless trace if it is run."""
 
     name: str
     answer: Callable[[str], str | None]
@@ -26,7 +27,7 @@ class Attack:
 
 
 def attacks(canary: str, others: Sequence[str]) -> list[Attack]:
-    """All attacks on a task.
+    """Every attack on a task.
 
     Args:
         canary: a path that no honest answer creates.
@@ -34,19 +35,24 @@ def attacks(canary: str, others: Sequence[str]) -> list[Attack]:
     """
     frequent = [text for text, _ in Counter(others).most_common(5)]
     distinct = list(dict.fromkeys(others))
-    every = [sign.join(distinct)[:8000] for sign in (" ", ", ", "\n", " or ")] if len(distinct) > 1 else []
+    # All right answers of the task in one text, for scorers that look for the answer in what they get.
+    joined: list[str] = []
+    if len(distinct) > 1:
+        joined = [sign.join(distinct)[:8000] for sign in (" ", ", ", "\n", " or ")]
     shapes = [make(length) for make in _SHAPES for length in _LENGTHS]
-    texts = dict.fromkeys((*frequent, *CONSTANTS, *every, *shapes, *_MALFORMED, *_HANGING))
+    texts = dict.fromkeys((*frequent, *CONSTANTS, *joined, *shapes, *_MALFORMED, *_HANGING))
     code = (f"open({canary!r}, 'w')", f"; touch {canary}; $(touch {canary})", *_RUNNING)
-    return [
-        *(Attack(name, answer) for name, answer in POLICIES.items()),
-        *map(_fixed, texts),
-        *(_fixed(text, is_code=True) for text in code),
-        *map(_fixed, _POISONING),
-    ]
+
+    # Poison comes last: what is scored after it may say nothing.
+    result = [Attack(name, answer) for name, answer in POLICIES.items()]
+    result += [_constant(text) for text in texts]
+    result += [_constant(text, is_code=True) for text in code]
+    result += [_constant(text) for text in _POISONING]
+    return result
 
 
-def _fixed(text: str, is_code: bool = False) -> Attack:
+def _constant(text: str, is_code: bool = False) -> Attack:
+    """Make the attack that answers every question with the same text."""
     shown = " ".join(text.split()) or repr(text)
     name = f"`{shown}`" if len(shown) <= 30 else f"`{shown[:29]}…` ({len(text)} characters)"
     return Attack(name, lambda _: text, is_code)
@@ -93,21 +99,61 @@ _MALFORMED = (
 )
 
 
-def _objects(opened: str, closed: str) -> Callable[[int], str]:
-    """Length → a text of that length, nested as deep as it goes."""
-    return lambda length: opened * (length // len(opened + closed)) + closed * (length // len(opened + closed))
+# -- shapes: length → a text of about that length
+
+
+def _nested(opening: str, closing: str, length: int) -> str:
+    """Return a text nested as deep as the length allows."""
+    depth = length // len(opening + closing)
+    return opening * depth + closing * depth
+
+
+def _unnamed_objects(length: int) -> str:
+    return _nested('{"":', "}", length - 2).replace(":}", ":{}}", 1)
+
+
+def _named_objects(length: int) -> str:
+    return _nested('{"a":', "}", length - 2).replace(":}", ":{}}", 1)
+
+
+def _lists(length: int) -> str:
+    return _nested("[", "]", length)
+
+
+def _brackets(length: int) -> str:
+    return _nested("(", ")", length - 1).replace("()", "(1)", 1)
+
+
+def _many_keys(length: int) -> str:
+    return json.dumps({str(number): 0 for number in range(length // 10)})
+
+
+def _many_zeros(length: int) -> str:
+    return json.dumps([0] * (length // 3))
+
+
+def _emoji(length: int) -> str:
+    return json.dumps("😀" * (length - 2), ensure_ascii=False)
+
+
+def _digits(length: int) -> str:
+    return "9" * length
+
+
+def _many_words(length: int) -> str:
+    return "a " * (length // 2)
 
 
 _SHAPES: tuple[Callable[[int], str], ...] = (
-    lambda length: _objects('{"":', "}")(length - 2).replace(":}", ":{}}", 1),
-    lambda length: _objects('{"a":', "}")(length - 2).replace(":}", ":{}}", 1),
-    _objects("[", "]"),
-    lambda length: _objects("(", ")")(length - 1).replace("()", "(1)", 1),
-    lambda length: json.dumps({str(number): 0 for number in range(length // 10)}),
-    lambda length: json.dumps([0] * (length // 3)),
-    lambda length: json.dumps("😀" * (length - 2), ensure_ascii=False),
-    lambda length: "9" * length,
-    lambda length: "a " * (length // 2),
+    _unnamed_objects,
+    _named_objects,
+    _lists,
+    _brackets,
+    _many_keys,
+    _many_zeros,
+    _emoji,
+    _digits,
+    _many_words,
 )
 _LENGTHS = (60, 250, 1000, 2000, 4000, 8000)
 
@@ -123,7 +169,7 @@ CONSTANTS = (
 
 
 def numbers_of(question: str) -> list[float]:
-    """The numbers of the last line that has any."""
+    """Return the numbers of the last line that has any."""
     for line in reversed(question.splitlines()):
         if numbers := re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?", line):
             return [float(number) for number in numbers]
@@ -131,7 +177,8 @@ def numbers_of(question: str) -> list[float]:
 
 
 def block_of(question: str) -> str:
-    """The last lines of the question without a word of three letters: a grid, a board, a list of numbers."""
+    """Return the last lines of the question without a word of three letters: a grid, a board, a list of numbers."""
+    # From the end upward: questions have their grid below the rules and the example.
     block: list[str] = []
     for line in reversed(question.rstrip().splitlines()):
         if not re.search(r"[A-Za-z]{3}", line):
@@ -144,14 +191,18 @@ def block_of(question: str) -> str:
 
 
 def after_colon(question: str) -> str:
-    """What follows the last colon, without a period at its end."""
+    """Return the text behind the last colon, without a period at its end."""
     return question.rpartition(":")[2].strip().rstrip(".?")
 
 
 def words_of(question: str) -> list[str]:
-    """The list in the last brackets or, without any, after the last colon."""
+    """Return the list in the last brackets or, without any, after the last colon."""
     lists = re.findall(r"\[([^\[\]]+)\]", question)
-    return [word.strip(" '\".?") for word in (lists[-1] if lists else after_colon(question)).split(",")]
+    text = lists[-1] if lists else after_colon(question)
+    return [word.strip(" '\".?") for word in text.split(",")]
+
+
+# Each of the next four makes a policy: question → answer, or None where the question does not have what it looks for.
 
 
 def _number(choose: Callable[[list[float]], float]) -> Callable[[str], str | None]:
@@ -165,6 +216,7 @@ def _number(choose: Callable[[list[float]], float]) -> Callable[[str], str | Non
 def _grid(edit: Callable[[Grid], Iterable[Iterable[str]]]) -> Callable[[str], str | None]:
     def answer(question: str) -> str | None:
         grid = [row.split() for row in block_of(question).splitlines() if row.split()]
+        # No grid, or lines of several lengths, which are something else.
         if len({len(row) for row in grid}) != 1:
             return None
         return "\n".join(" ".join(row) for row in edit(grid))
@@ -173,16 +225,55 @@ def _grid(edit: Callable[[Grid], Iterable[Iterable[str]]]) -> Callable[[str], st
 
 
 def _words(edit: Callable[[list[str]], list[str]]) -> Callable[[str], str | None]:
-    return lambda question: json.dumps(edit(words_of(question)), ensure_ascii=False)
+    def answer(question: str) -> str | None:
+        return json.dumps(edit(words_of(question)), ensure_ascii=False)
+
+    return answer
 
 
 def _last(pattern: str) -> Callable[[str], str | None]:
-    return lambda question: next(reversed(re.findall(pattern, question)), None)
+    def answer(question: str) -> str | None:
+        return next(reversed(re.findall(pattern, question)), None)
+
+    return answer
+
+
+def _beginning(question: str) -> str:
+    return question[:8000]
+
+
+def _last_line(question: str) -> str:
+    lines = question.splitlines()
+    return lines[-1] if lines else ""
+
+
+def _filled_blanks(question: str) -> str:
+    return block_of(question).replace("_", "1")
+
+
+def _zeros(grid: Grid) -> Grid:
+    return [["0"] * len(row) for row in grid]
+
+
+def _transposed(grid: Grid) -> Iterable[Iterable[str]]:
+    return zip(*grid, strict=True)
+
+
+def _turned_right(grid: Grid) -> Iterable[Iterable[str]]:
+    return zip(*grid[::-1], strict=True)
+
+
+def _turned_over(grid: Grid) -> Grid:
+    return [row[::-1] for row in grid[::-1]]
+
+
+def _one_row(grid: Grid) -> Grid:
+    return [list(itertools.chain.from_iterable(grid))]
 
 
 POLICIES: dict[str, Callable[[str], str | None]] = {
-    "the question": lambda question: question[:8000],
-    "the last line": lambda question: (question.splitlines() or [""])[-1],
+    "the question": _beginning,
+    "the last line": _last_line,
     "the last block": block_of,
     "what follows the last colon": after_colon,
     "what is in the last quotes": _last(r"[\"']([^\"']+)[\"']"),
@@ -196,12 +287,12 @@ POLICIES: dict[str, Callable[[str], str | None]] = {
     "the smallest number": _number(min),
     "how many numbers": _number(len),
     "the sum of the numbers": _number(sum),
-    "the blanks filled by 1": lambda question: block_of(question).replace("_", "1"),
-    "the grid, all 0": _grid(lambda grid: [["0"] * len(row) for row in grid]),
-    "the grid, transposed": _grid(lambda grid: zip(*grid, strict=True)),
-    "the grid, turned right": _grid(lambda grid: zip(*grid[::-1], strict=True)),
-    "the grid, turned over": _grid(lambda grid: [row[::-1] for row in grid[::-1]]),
-    "the grid, row by row": _grid(lambda grid: [[cell for row in grid for cell in row]]),
+    "the blanks filled by 1": _filled_blanks,
+    "the grid, all 0": _grid(_zeros),
+    "the grid, transposed": _grid(_transposed),
+    "the grid, turned right": _grid(_turned_right),
+    "the grid, turned over": _grid(_turned_over),
+    "the grid, row by row": _grid(_one_row),
     "the words, as a list": _words(lambda words: words),
     "the words, backward": _words(lambda words: words[::-1]),
     "the words, sorted": _words(sorted),

@@ -14,7 +14,6 @@ Invariant: no attack reaches the calling process.
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -46,7 +45,7 @@ _LEAST_JUDGED = 50
 
 
 class Hole(StrEnum):
-    """What an attack achieved."""
+    """Achievement of an attack."""
 
     CODE = "code"
     POISON = "poison"
@@ -58,7 +57,7 @@ class Hole(StrEnum):
 
 
 CONTAINED = {Status.TIMEOUT: Hole.HANG, Status.CRASHED: Hole.CRASH, Status.ERROR: Hole.EXCEPTION}
-_ENDED = (Status.TIMEOUT, Status.CRASHED)
+_STOPPING = (Status.TIMEOUT, Status.CRASHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class AttackedTask:
-    """What came of the attacks on one task.
+    """The result of the attacks on one task.
 
     Attributes:
         counts: whether a hole makes the command fail: the task was named, or is in the default mix.
@@ -115,6 +114,7 @@ def attack_tasks(
     counted = {task.name: task for task in TaskMix.parse(tasks).tasks}
     specs = list(counted.values()) if tasks else [TaskSpec(name) for name in task_names()]
     attacked = []
+    # The canary is a file that does not exist: an answer that was run as code makes it.
     with tempfile.TemporaryDirectory() as folder:
         for number, task in enumerate(specs):
             progress(task.name, number, len(specs))
@@ -156,10 +156,13 @@ def _attack(spec: TaskSpec, counts: bool, items: int, scorer: Scorer, canary: st
     if len(drawn) < items + _OTHERS:  # of a file, whose other half says what may be known
         items = (len(drawn) + 1) // 2
     entries = drawn[: items + _OTHERS]
+    # The first items are attacked; the attacks may know the answers of the others.
     known = [str(entry["answer"]) for entry in entries if entry["answer"] is not None]
     limit = often_right(known)
     others = [str(entry["answer"]) for entry in entries[items:] if entry["answer"] is not None]
     attacked = entries[:items]
+
+    # A right and a wrong answer are scored before and after each attack: what changes these scores is poison.
     texts = (str(attacked[0]["answer"]), "wrong", *others[:1])
     before = _reference(scorer, attacked[0], texts)
     hits: list[Hit] = []
@@ -170,7 +173,8 @@ def _attack(spec: TaskSpec, counts: bool, items: int, scorer: Scorer, canary: st
         best = max(best, (attack.name, mean, right), key=lambda result: result[1])
         if hole := CONTAINED.get(status):
             hits.append(Hit(hole, attack.name))
-        if attack.is_code and (status in _ENDED or Path(canary).exists()):
+        # It need not have made the canary: to end or stop the process takes code, too.
+        if attack.is_code and (status in _STOPPING or Path(canary).exists()):
             Path(canary).unlink(missing_ok=True)
             hits.append(Hit(Hole.CODE, attack.name))
         after = _reference(scorer, attacked[0], texts)
@@ -187,12 +191,12 @@ def _attack(spec: TaskSpec, counts: bool, items: int, scorer: Scorer, canary: st
 
 
 def often_right(answers: Sequence[str]) -> float:
-    """The share of items on which one answer may be right: 0.4, or half more than by chance among two or three."""
+    """Share of items on which one answer may be right: 0.4, or half more than by chance among two or three."""
     return max(0.4, 1.5 / max(2, len(set(answers))))
 
 
 def _scores(scorer: Scorer, entries: Sequence[Entry], attack: Attack) -> tuple[list[float], float, Status]:
-    """The scores of an attack, their sum where its text is not the right answer, and the worst status.
+    """Return the scores of an attack, their sum where its text is not the right answer, and the worst status.
 
     An attack that stops the scorer is not tried again.
     """
@@ -202,21 +206,23 @@ def _scores(scorer: Scorer, entries: Sequence[Entry], attack: Attack) -> tuple[l
         text = attack.answer(str(entry["question"]).strip())
         scored = AnswerScore.without_score(Status.OK) if text is None else scorer.score_answer(entry, text)
         scores.append(scored.score)
+        # A policy that finds the right answer has solved the item, and earns its score.
         if text is not None and (entry["answer"] is None or canonical(text) != canonical(str(entry["answer"]))):
             earned += scored.score
         if scored.status in CONTAINED and not _had_no_core(scored):
             worst = scored.status
-        if worst in _ENDED:
+        if worst in _STOPPING:
             break
     return scores, earned, worst
 
 
 def _had_no_core(scored: AnswerScore) -> bool:
+    """Whether the machine, not the answer, used up the time."""
     return scored.status is Status.TIMEOUT and scored.excused
 
 
 def _reference(scorer: Scorer, entry: Entry, texts: Sequence[str]) -> dict[str, tuple[Status, float]]:
-    """The scores of texts, less those for which the machine had no core: these prove nothing."""
+    """Return the scores of texts, less those for which the machine had no core: these prove nothing."""
     scored = {text: scorer.score_answer(entry, text) for text in texts}
     return {text: (score.status, round(score.score, 9)) for text, score in scored.items() if not _had_no_core(score)}
 
@@ -229,23 +235,21 @@ def run_command(tasks: str | None, items: int) -> int:
     try:
         with Progress(*columns, console=console(stderr=True)) as bar:
             row = bar.add_task("starting", total=None)
-            attacked = attack_tasks(
-                tasks, items, lambda task, done, total: bar.update(row, description=task, completed=done, total=total)
-            )
+
+            def show(task: str, done: int, total: int) -> None:
+                bar.update(row, description=task, completed=done, total=total)
+
+            attacked = attack_tasks(tasks, items, show)
     finally:
         logger.enable("rg_env")
     table = Table("task", "counts", "holes", "best attack", "mean score", "fully right", box=None)
     table.columns[0].no_wrap = True
     for result in attacked:
-        table.add_row(
-            cell(result.task),
-            "yes" if result.counts else "no",
-            cell(result.problem or _described(result.hits) or "–"),
-            cell(result.best or "–"),
-            f"{result.mean:.2f}",
-            f"{result.right:.2f}",
-            style="red" if result.fails else "",
-        )
+        counts = "yes" if result.counts else "no"
+        holes = result.problem or _list_holes(result.hits) or "–"
+        scores = (f"{result.mean:.2f}", f"{result.right:.2f}")
+        style = "red" if result.fails else ""
+        table.add_row(cell(result.task), counts, cell(holes), cell(result.best or "–"), *scores, style=style)
     console().print(table)
     failed = [result.task for result in attacked if result.fails]
     counted = sum(result.counts for result in attacked)
@@ -253,10 +257,14 @@ def run_command(tasks: str | None, items: int) -> int:
     return 1 if failed else 0
 
 
-def _described(hits: Sequence[Hit]) -> str:
+def _list_holes(hits: Sequence[Hit]) -> str:
     """Each hole with its number of attacks, and with the attack that gained most."""
-    numbers = Counter(hit.hole for hit in hits)
-    top = {hole: max((hit for hit in hits if hit.hole is hole), key=lambda hit: hit.value) for hole in numbers}
-    return ", ".join(
-        f"{hole} ×{numbers[hole]} ({hit.attack}{f' {hit.value:.2f}' if hit.value else ''})" for hole, hit in top.items()
-    )
+    by_hole: dict[Hole, list[Hit]] = {}
+    for hit in hits:
+        by_hole.setdefault(hit.hole, []).append(hit)
+    texts = []
+    for hole, group in by_hole.items():
+        top = max(group, key=lambda hit: hit.value)
+        value = f" {top.value:.2f}" if top.value else ""
+        texts.append(f"{hole} ×{len(group)} ({top.attack}{value})")
+    return ", ".join(texts)

@@ -68,20 +68,25 @@ class CPUInferenceClient(InferenceEngineInterface):
             raise ValueError("the CPU sampler takes prompt_token_ids, not prompts")
         if input_batch.get("mm_features"):
             raise ValueError("the CPU sampler reads text only, got mm_features")
+        # Here and not in the actor, so that a wrong parameter stops the call alone and not its batch.
         params = SamplingParams.from_vllm(input_batch.get("sampling_params") or self._default_params)
         sessions = input_batch.get("session_ids") or [""] * len(prompts)
         loop = asyncio.get_running_loop()
         responses: list[asyncio.Future[Sample]] = [loop.create_future() for _ in prompts]
         for prompt, session, response in zip(prompts, sessions, responses, strict=True):
             self._waiting.append((Request(tuple(prompt), params, str(session)), response))
+        # One task at a time: calls that come while it sends are in its next batch.
         if self._sending is None:
             self._sending = asyncio.create_task(self._send_waiting())
         samples = await asyncio.gather(*responses)
+        logprobs = None
+        if params.logprobs is not None:
+            logprobs = [sample.logprobs for sample in samples]
         return {
             "responses": [sample.text for sample in samples],
             "response_ids": [sample.token_ids for sample in samples],
             "stop_reasons": [sample.stop_reason for sample in samples],
-            "response_logprobs": [sample.logprobs for sample in samples] if params.logprobs is not None else None,
+            "response_logprobs": logprobs,
             "prompt_logprobs": None,
             "rollout_expert_indices": None,
             "rollout_sample_support": None,
@@ -97,6 +102,7 @@ class CPUInferenceClient(InferenceEngineInterface):
                 batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
                 batch = [(request, response) for request, response in batch if not response.cancelled()]
                 outcomes: list[Sample | Exception] = []
+                # An error is the outcome of each of the batch: whoever waits for one must not wait for ever.
                 try:
                     if batch:
                         outcomes += await self._actor.sample.remote([request for request, _ in batch])
@@ -104,7 +110,7 @@ class CPUInferenceClient(InferenceEngineInterface):
                     cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else None
                     outcomes += [cause or error] * len(batch)
                 for (_, response), outcome in zip(batch, outcomes, strict=True):
-                    if response.cancelled():
+                    if response.cancelled():  # meanwhile
                         continue
                     if isinstance(outcome, Exception):
                         response.set_exception(outcome)
@@ -116,6 +122,7 @@ class CPUInferenceClient(InferenceEngineInterface):
     async def _quiet(self) -> None:
         """Wait until no more requests arrive, or enough have."""
         loop = asyncio.get_running_loop()
+        # SkyRL starts its rollouts one after another: an early batch would be one request.
         end, count = loop.time() + LONGEST_WAIT_SECONDS, 0
         while count < len(self._waiting) < MAX_BATCH and loop.time() < end:
             count = len(self._waiting)
@@ -150,7 +157,7 @@ class CPUInferenceClient(InferenceEngineInterface):
     render_chat_completion = completion = load_lora_adapter = chat_completion
 
     async def _do_nothing(self, *args: Any, **kwargs: Any) -> None:
-        """There is no GPU memory, prefix cache or session; the actor never loads weights during a batch."""
+        """Do nothing: there is no GPU memory, prefix cache or session, and no weights are loaded during a batch."""
 
     wake_up = sleep = reset_prefix_cache = finish_session = pause_generation = resume_generation = _do_nothing
 
@@ -177,6 +184,7 @@ class ReloadingClient(RemoteInferenceClient):
         Raises:
             aiohttp.ClientResponseError: if a server cannot load it.
         """
+        # `contiguous`, which safetensors needs, and all at once: the servers have the same disk.
         with tempfile.TemporaryDirectory(prefix="rg_env_weights_") as folder:
             state = {name: tensor.detach().contiguous() for name, tensor in update_info.items()}
             save_file(state, Path(folder) / "model.safetensors", metadata={"format": "pt"})

@@ -1,4 +1,4 @@
-"""Where a CPU run computes: a private Ray instance, and the two hooks of SkyRL's `BasePPOExp` that select workers.
+"""The machinery of a CPU run: a private Ray instance, and the two hooks of SkyRL's `BasePPOExp` that select workers.
 
 Datasets, generator and trainer come from the experiment that the mixin is combined with.
 """
@@ -110,7 +110,7 @@ class CPUMixin:
         return super()._setup_trainer()  # type: ignore[misc]
 
     def get_trainer(self, **kwargs: Any) -> Any:
-        """The experiment's own trainer, which builds its models with our workers in place of those of SkyRL."""
+        """Return the experiment's own trainer, which builds its models with our workers in place of those of SkyRL."""
         from rg_env.cpu import workers  # takes seconds
 
         trainer = super().get_trainer(**kwargs)  # type: ignore[misc]

@@ -82,7 +82,7 @@ class Sampler:
         self._model = model.eval()
         self._tokenizer = tokenizer
         self._seed = seed
-        self._asked: Counter[bytes] = Counter()  # 16 bytes a rollout; the prompts themselves would fill the memory
+        self._requests: Counter[bytes] = Counter()  # 16 bytes a rollout; the prompts themselves would fill the memory
         self._context = getattr(model.config, "max_position_embeddings", None)
         ends = getattr(model.generation_config, "eos_token_id", None)
         ends = ends if isinstance(ends, (list, tuple)) else [ends]
@@ -112,6 +112,7 @@ class Sampler:
         Raises:
             SamplerError: a tied weight has two values; the old weights stay in use.
         """
+        # Tied weights have two names and one tensor: `load_state_dict` would keep the last of two values in silence.
         own = self._model.state_dict()
         homes: dict[int, str] = {}
         for name, tensor in own.items():
@@ -131,11 +132,15 @@ class Sampler:
         rows = [self._start(request) for request in requests]
         for params in dict.fromkeys(request.params for request in requests):
             self._finish([row for row in rows if row.request.params == params], params)
-        texts = [self._decode(row.tokens) if row.text is None else row.text for row in rows]
-        return [Sample(row.tokens, row.logprobs, row.stop_reason, text) for row, text in zip(rows, texts, strict=True)]
+        samples = []
+        for row in rows:
+            text = self._decode(row.tokens) if row.text is None else row.text
+            samples.append(Sample(row.tokens, row.logprobs, row.stop_reason, text))
+        return samples
 
     def _finish(self, rows: list[_Row], params: SamplingParams) -> None:
         """Sample the tokens of rows that have equal parameters."""
+        # Finished rows stay until half of the batch has finished; their tokens are dropped.
         batch = _Batch(self._model, rows)
         while True:
             tokens, logprobs = _choose(batch.logits, rows, params, self._eos)
@@ -161,9 +166,10 @@ class Sampler:
                 "lower trainer.max_prompt_length"
             )
         name = f"{(request.session, request.prompt)}"
-        asked = _digest(name)
-        key = _digest(f"{self._seed} {self._asked[asked]} {name}")
-        self._asked[asked] += 1
+        # All random numbers of the row at once, so that no other row of the batch takes part in them.
+        request_key = _digest(name)
+        key = _digest(f"{self._seed} {self._requests[request_key]} {name}")
+        self._requests[request_key] += 1
         stream = np.random.Generator(np.random.Philox(key=np.frombuffer(key, np.uint64)))
         return _Row(request, room, stream.random(room))
 
@@ -177,13 +183,16 @@ class Sampler:
         if token in self._eos:
             row.stop_reason = "stop"
             return
+        # Decoded anew for each token: characters may consist of several tokens.
         text = self._decode(row.tokens) if params.stop else ""
         if len(row.tokens) == 1:
             row.unsearched = len(text)
-        for stop in params.stop if len(row.tokens) > 1 else ():  # the first of the list counts, as in vLLM
-            if (at := text.find(stop, max(0, row.unsearched - len(stop) + 1))) >= 0:
-                row.stop_reason, row.text = "stop", text[: at + len(stop)]
-                return
+        else:
+            for stop in params.stop:  # the first of the list counts, as in vLLM
+                start = text.find(stop, max(0, row.unsearched - len(stop) + 1))
+                if start >= 0:
+                    row.stop_reason, row.text = "stop", text[: start + len(stop)]
+                    return
         if len(row.tokens) == row.room:
             row.stop_reason = "length"
 
@@ -217,7 +226,9 @@ class _Batch:
 
     def __init__(self, model: Any, rows: list[_Row]) -> None:
         self._model = model
-        number = {prompt: i for i, prompt in enumerate(dict.fromkeys(row.request.prompt for row in rows))}
+        # The prompt pass: each prompt once.
+        prompts = dict.fromkeys(row.request.prompt for row in rows)
+        number = {prompt: i for i, prompt in enumerate(prompts)}
         width, room = max(map(len, number)), max(row.room for row in rows)
         ids = torch.zeros(len(number), width, dtype=torch.long)
         mask = torch.zeros(len(number), width + room, dtype=torch.long)
@@ -228,6 +239,7 @@ class _Batch:
         self._cache = DynamicCache(config=model.config)
         self._mask, self._width, self._positions = mask, width, positions[:, -1:]
         self.logits = self._run(ids, positions)
+        # From here on a row for each request, with a copy of its prompt's cache.
         order = torch.tensor([number[row.request.prompt] for row in rows])
         self.logits = self.select(order, self.logits)
 
@@ -259,7 +271,7 @@ class _Batch:
 def _choose(
     logits: torch.Tensor, rows: list[_Row], params: SamplingParams, ends: list[int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The next token of each row and its logprob under the whole distribution; both of shape [rows]."""
+    """Return the next token of each row and its logprob under the whole distribution; both of shape [rows]."""
     logprobs = (logits if params.temperature < GREEDY_BELOW else logits / params.temperature).log_softmax(-1)
     allowed = logprobs
     if not rows[0].tokens:  # all rows of a batch start together; the first token must not end a response
@@ -270,6 +282,7 @@ def _choose(
     else:
         cumulative = _cut(allowed, params).exp().cumsum(-1, dtype=torch.float64)
         drawn = [row.uniforms[min(len(row.tokens), row.room - 1)] for row in rows]  # finished rows: unused
+        # A point below the total, which rounding keeps from 1: the last token would be drawn although excluded.
         total = cumulative[:, -1:]
         point = torch.tensor(drawn, dtype=torch.float64)[:, None] * total
         point = point.minimum(total.nextafter(total.new_zeros(())))

@@ -1,4 +1,4 @@
-"""What a CPU run has in place of SkyRL's defaults, and the sampling parameters that its sampler has.
+"""Settings that a CPU run has in place of SkyRL's defaults, and the sampling parameters that its sampler has.
 
 Importable without torch, Ray and SkyRL.
 """
@@ -39,7 +39,7 @@ CPU_OVERRIDES: dict[str, Any] = {
 GREEDY_BELOW = 1e-5
 """A temperature below this means argmax, as in vLLM."""
 _FIXED = {"min_tokens": 1, "skip_special_tokens": True, "include_stop_str_in_output": True, "repetition_penalty": 1}
-"""What SkyRL sends with every request. The sampler supports no other values: the first token never ends a response."""
+"""Sent by SkyRL with every request. The sampler supports no other values: the first token never ends a response."""
 
 
 def cpu_threads(workers: int = 1) -> int:
@@ -64,7 +64,7 @@ def uses_server(engine: Any) -> bool:
 
 
 def nano_path() -> Path:
-    """The folder of the small policy included in this package."""
+    """Return the folder of the small policy included in this package."""
     folder = Path(__file__).parent / "nano"
     if not (folder / "config.json").is_file():
         raise ConfigError(f"the policy `nano` is not in {folder}; train it with scripts/train_nano.py, or reinstall")
@@ -72,7 +72,7 @@ def nano_path() -> Path:
 
 
 class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How one request is sampled, with vLLM's names and meaning.
+    """Sampling parameters of one request, with vLLM's names and meaning.
 
     Logprobs are those of the whole distribution, before top-p, top-k or min-p cut it.
     """
@@ -89,6 +89,7 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def from_vllm(cls, params: Mapping[str, Any]) -> SamplingParams:
         """Raises ConfigError for a parameter that the sampler does not have, and for a value out of range."""
         fields = {name: value for name, value in params.items() if value is not None and _FIXED.get(name) != value}
+        # vLLM takes one stop string, too.
         if isinstance(fields.get("stop"), str):
             fields["stop"] = [fields["stop"]]
         try:

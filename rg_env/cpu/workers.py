@@ -53,13 +53,15 @@ class CPUFSDPStrategy(FSDPStrategy):
 
     def _fsdp_init_model(self, model: Any, is_train: bool = True, is_wrapped: bool = False) -> Any:
         module = model.model if is_wrapped else model
+        # Without settings of mixed precision SkyRL takes bfloat16, which CPUs compute slowly.
+        param_dtype = reduce_dtype = torch.float32
         precision = self.fsdp_config.mixed_precision
+        if precision:
+            param_dtype = PrecisionType.to_dtype(precision.param_dtype)
+            reduce_dtype = PrecisionType.to_dtype(precision.reduce_dtype)
         settings = {
             "mesh": self.device_mesh,
-            "mp_policy": MixedPrecisionPolicy(
-                param_dtype=PrecisionType.to_dtype(precision.param_dtype) if precision else torch.float32,
-                reduce_dtype=PrecisionType.to_dtype(precision.reduce_dtype) if precision else torch.float32,
-            ),
+            "mp_policy": MixedPrecisionPolicy(param_dtype=param_dtype, reduce_dtype=reduce_dtype),
             "reshard_after_forward": self.fsdp_config.reshard_after_forward,
         }
         apply_fsdp2(module, settings, self.fsdp_config)
@@ -67,14 +69,14 @@ class CPUFSDPStrategy(FSDPStrategy):
 
 
 def _on_cpu(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method with the CPU as the current device. Picklable by Ray, unlike `cuda_means_cpu()` as a decorator."""
+    """Run a method with the CPU as the current device. Picklable by Ray, unlike `cuda_means_cpu()` as a decorator."""
 
     @functools.wraps(method)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
         with cuda_means_cpu():
             return method(*args, **kwargs)
 
-    return wrapped
+    return run
 
 
 class _CPUWorker:
@@ -91,18 +93,13 @@ class _CPUWorker:
         if not dist.is_initialized():
             dist.init_process_group("gloo", timeout=timedelta(seconds=SKYRL_WORKER_NCCL_TIMEOUT_IN_S))
         self.device_mesh = init_device_mesh("cpu", (self._world_size, 1), mesh_dim_names=("dp", "sp"))
-        self.mesh_rank = MeshRank(
-            dp=self.device_mesh.get_local_rank("dp"),
-            sp=0,
-            tp=0,
-            pp=0,
-            world_size=self._world_size,
-            dp_size=self._world_size,
-            pp_size=1,
-        )
+        # Data parallel alone: no sequence, tensor or pipeline parallelism.
+        rank, size = self.device_mesh.get_local_rank("dp"), self._world_size
+        self.mesh_rank = MeshRank(dp=rank, sp=0, tp=0, pp=0, world_size=size, dp_size=size, pp_size=1)
 
     def init_model(self, *args: Any, **kwargs: Any) -> None:
         """As in SkyRL, with our strategy and model wrapper. Each rank loads the whole model."""
+        # SkyRL's method names these in its module and takes none as an argument.
         with (
             cuda_means_cpu(),
             mock.patch.object(fsdp_worker, "FSDPStrategy", CPUFSDPStrategy),
@@ -127,13 +124,14 @@ class CPUPolicyWorkerBase(_CPUWorker, fsdp_worker.FSDPPolicyWorkerBase):
 
     async def broadcast_to_inference_engines(self, *args: Any, **kwargs: Any) -> None:
         """Gather all weights, which needs every rank; rank 0 sends them in one message."""
-        state = {
-            name: (weight.full_tensor() if isinstance(weight, DTensor) else weight).to(self._sampler_dtype).contiguous()
-            for name, weight in self.model.model.state_dict().items()
-        }
+        state = {}
+        for name, weight in self.model.model.state_dict().items():
+            # In the same order in every rank: `full_tensor` is a collective operation.
+            whole = weight.full_tensor() if isinstance(weight, DTensor) else weight
+            state[name] = whole.to(self._sampler_dtype).contiguous()
         if dist.get_rank() == 0:
             await self._client.update_named_weights(state)
-        dist.barrier()
+        dist.barrier()  # no rank goes on before the sampler has the weights
 
 
 class CPURefWorkerBase(_CPUWorker, fsdp_worker.FSDPRefWorkerBase):

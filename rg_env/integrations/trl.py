@@ -35,20 +35,19 @@ if TYPE_CHECKING:
 
 
 def to_dataset(rows: ReasoningGymDataset, count: int | None = None) -> datasets.Dataset:
-    """The first `count` rows (None: all) as a dataset for `GRPOTrainer`, in memory.
+    """Return the first `count` rows (None: all) as a dataset for `GRPOTrainer`, in memory.
 
     Returns:
         the columns `prompt` (messages), `task`, and `rg_item`, which `GRPOReward` needs.
     """
     from datasets import Dataset
 
-    made = (rows.row(index) for index in range(len(rows) if count is None else count))
-    return Dataset.from_list(
-        [
-            {"prompt": row["prompt"], "task": row["data_source"], "rg_item": item_to_text(row["extra_info"])}
-            for row in made
-        ]
-    )
+    columns = []
+    for index in range(len(rows) if count is None else count):
+        row = rows.row(index)
+        item = item_to_text(row["extra_info"])
+        columns.append({"prompt": row["prompt"], "task": row["data_source"], "rg_item": item})
+    return Dataset.from_list(columns)
 
 
 _Groups = list[list[Rollout]]
@@ -56,7 +55,7 @@ _Groups = list[list[Rollout]]
 
 
 class GRPOReward:
-    """A reward function for `GRPOTrainer`: `GRPOTrainer(reward_funcs=GRPOReward(args), args=args, …)`.
+    """Reward function for `GRPOTrainer`: `GRPOTrainer(reward_funcs=GRPOReward(args), args=args, …)`.
 
     Rewards are computed as in SkyRL's train phase: base score, length penalty, format bonus, `reward`. Items of the
     eval split get no length penalty.
@@ -76,7 +75,8 @@ class GRPOReward:
         self, args: GRPOConfig, config: RGDumpConfig | None = None, *, dump: str | Path | None = None, model: str = ""
     ) -> None:
         self.__name__ = "rg_env"  # TRL's name for its metrics
-        self.config = checked(config, **({} if dump is None else {"dump_dir": str(dump)}))
+        folder = {} if dump is None else {"dump_dir": str(dump)}
+        self.config = checked(config, **folder)
         self._samples = {
             Phase.TRAIN: args.num_generations,
             Phase.EVAL: getattr(args, "num_generations_eval", None) or args.num_generations,
@@ -86,6 +86,7 @@ class GRPOReward:
         self._calls = itertools.count()
         self._dumps = dump is not None
         self._processes: int = getattr(args, "world_size", 1)
+        # One process writes for all: a run id has one lock.
         first = getattr(args, "process_index", 0) == 0
         self.writer = self._open(args, model) if self._dumps and first else None
 
@@ -98,7 +99,7 @@ class GRPOReward:
         trainer_state: Any = None,
         **_: Any,
     ) -> list[float | None]:
-        """The reward of each completion; None if it cannot be scored.
+        """Return the reward of each completion; None if it cannot be scored.
 
         Args:
             prompts, completions: texts, or lists of messages.
@@ -114,11 +115,15 @@ class GRPOReward:
             scored = self._score(prompts, completions, completion_ids, rg_item)
         except Exception as error:  # the other processes wait for this one below
             failure = error
-        recorded = self._of_all_processes(scored, failure) if self._dumps else []
+        gathered = self._of_all_processes(scored, failure) if self._dumps else []
         if failure is not None:
             raise failure
-        self._write(recorded, trainer_state and trainer_state.global_step)
-        return [None if rollout.masked else rollout.reward for group in scored for rollout in group]
+        self._write(gathered, trainer_state and trainer_state.global_step)
+        rewards: list[float | None] = []
+        for group in scored:
+            for rollout in group:
+                rewards.append(None if rollout.masked else rollout.reward)
+        return rewards
 
     def _score(
         self,
@@ -127,33 +132,38 @@ class GRPOReward:
         completion_ids: Sequence[Sequence[int]],
         rg_item: Sequence[str],
     ) -> _Groups:
-        """The groups of a batch with their rewards."""
+        """Return the groups of a batch with their rewards."""
         items = [item_from_text(text) for text in rg_item]
-        blocks = list(self._blocks(items))
+        blocks = list(self._blocks(items))  # before anything is scored, so that a wrong batch costs no time
         texts = [text_of(completion) for completion in completions]
-        rollouts = [
-            Rollout(
+        judgments = judge_all(self.config, items, texts)
+
+        # One rollout for each completion, in the order of the batch.
+        rollouts: list[Rollout] = []
+        parts = zip(items, prompts, texts, completion_ids, judgments, strict=True)
+        for item, prompt, text, ids, (verdict, watch) in parts:
+            # TRL does not tell why a response ended: one that is as long as it may be counts as cut off.
+            stop_reason = "length" if len(ids) >= self._max_length else "stop"
+            conversation = [*_messages(prompt), {"role": "assistant", "content": text}]
+            rollout = Rollout(
                 verdict=verdict,
                 response_tokens=len(ids),
-                stop_reason="length" if len(ids) >= self._max_length else "stop",
-                conversation=[*_messages(prompt), {"role": "assistant", "content": text}],
+                stop_reason=stop_reason,
+                conversation=conversation,
                 stopwatch=watch,
                 item=item,
                 text=text,
             )
-            for item, prompt, text, ids, (verdict, watch) in zip(
-                items, prompts, texts, completion_ids, judge_all(self.config, items, texts), strict=True
-            )
-        ]
-        groups = [[replace(rollouts[row], repetition=k) for k, row in enumerate(block)] for block in blocks]
-        for group in groups:
-            set_rewards(
-                group,
-                self.config,
-                max_length=self._max_length,
-                penalize=_item(group).split == Phase.TRAIN,
-                custom=self._reward.rate(group, self.config) if self._reward else None,
-            )
+            rollouts.append(rollout)
+
+        # The groups, each judged by its rules.
+        groups: _Groups = []
+        for block in blocks:
+            group = [replace(rollouts[row], repetition=number) for number, row in enumerate(block)]
+            custom = self._reward.rate(group, self.config) if self._reward else None
+            is_training = _item(group).split == Phase.TRAIN
+            set_rewards(group, self.config, max_length=self._max_length, penalize=is_training, custom=custom)
+            groups.append(group)
         return groups
 
     def close(self) -> None:
@@ -168,7 +178,8 @@ class GRPOReward:
         self.close()
 
     def _blocks(self, items: Sequence[Item]) -> Iterator[range]:
-        """The rows of each group: TRL's samplers repeat a prompt `num_generations` times in succession."""
+        """Yield the rows of each group: TRL's samplers repeat a prompt `num_generations` times in succession."""
+        # By counting, not by comparing neighbors: the same prompt may be drawn twice in succession.
         start = 0
         while start < len(items):
             block = range(start, start + self._samples[Phase(items[start].split)])
@@ -182,7 +193,7 @@ class GRPOReward:
             start = block.stop
 
     def _of_all_processes(self, scored: _Groups, failure: Exception | None) -> _Groups:
-        """The groups of all processes. TRL calls the reward functions of all processes for the same step.
+        """Gather the groups of all processes. TRL calls the reward functions of all processes for the same step.
 
         Raises:
             RGEnvError: another process failed.
@@ -191,25 +202,31 @@ class GRPOReward:
             return scored
         from accelerate.utils import gather_object
 
+        # Every process takes part, also one that failed: the others would wait for it for ever.
         gathered: list[tuple[_Groups, str]] = gather_object([(scored, describe(failure) if failure else "")])
         failures = [text for _, text in gathered if text]
         if failures and failure is None:
             raise RGEnvError(f"another process of this run failed: {failures[0]}")
         return [group for groups, _ in gathered for group in groups]
 
-    def _write(self, recorded: _Groups, done: int | None) -> None:
-        """Record groups after `done` steps of the optimizer."""
+    def _write(self, groups: _Groups, steps: int | None) -> None:
+        """Record groups after so many steps of the optimizer."""
         if self.writer is None:
             return
-        call, seen = next(self._calls), Counter[str]()
+        call = next(self._calls)
+        counts = Counter[str]()
         records: list[GroupRecord] = []
-        for group in recorded:
+        for group in groups:
+            # The same question may come twice in a call; `#2` makes the second a group of its own.
             item = _item(group)
-            seen[item.id] += 1
-            uid = item.id if seen[item.id] == 1 else f"{item.id}#{seen[item.id]}"
-            step = None if done is None else done + (item.split == Phase.TRAIN)
+            counts[item.id] += 1
+            uid = item.id if counts[item.id] == 1 else f"{item.id}#{counts[item.id]}"
+            step = steps
+            if step is not None and item.split == Phase.TRAIN:
+                step += 1  # TRL counts a step when it is done; an evaluation is of the step before it
             origin = Origin(self.writer.run_id, 1, Phase(item.split), step, call)
             record = group_record(origin, item, uid, group, self.config.solved_at)
+            # TRL tells nobody when generation began: the watch measured the scoring alone.
             records.append(msgspec.structs.replace(record, started_at=None, generation_seconds=None))
         self.writer.write_blocking(records)
 
@@ -244,9 +261,11 @@ def _item(group: Sequence[Rollout]) -> Item:
 
 
 def _messages(prompt: Any) -> list[dict[str, str]]:
-    """The messages of a prompt, which may be a text."""
+    """Return the messages of a prompt, which may be a text."""
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
-    return [
-        {"role": message["role"], "content": text_of([message])} for message in prompt if isinstance(message, Mapping)
-    ]
+    messages = []
+    for message in prompt:
+        if isinstance(message, Mapping):
+            messages.append({"role": message["role"], "content": text_of([message])})
+    return messages

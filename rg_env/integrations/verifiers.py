@@ -67,7 +67,7 @@ class ReasoningGymTaskConfig(vf.TaskConfig):
 
     @functools.cached_property
     def reward_function(self) -> RewardFunction | None:
-        """The function that the setting `reward` names. Raises ConfigError."""
+        """Function that the setting `reward` names. Raises ConfigError."""
         return load_reward(self.rg_env)
 
 
@@ -86,7 +86,7 @@ class ReasoningGymConfig(vf.TasksetConfig):
     task: ReasoningGymTaskConfig = ReasoningGymTaskConfig()
 
     def dataset(self) -> ReasoningGymDataset:
-        """The questions. Raises ConfigError."""
+        """Return the questions. Raises ConfigError."""
         config = self.task.rg_env
         default = config.seed if self.split == "train" else config.eval_seed
         seed = default if self.seed is None else self.seed
@@ -95,6 +95,7 @@ class ReasoningGymConfig(vf.TasksetConfig):
 
     @model_validator(mode="after")
     def _check(self) -> ReasoningGymConfig:
+        # Here, so that a wrong setting is a mistake of the command line and not an error of each rollout.
         try:
             self.dataset()
         except RGEnvError as error:
@@ -103,7 +104,7 @@ class ReasoningGymConfig(vf.TasksetConfig):
 
 
 class VerdictState(vf.State):
-    """What metrics and reward of one rollout share. verifiers awaits them together."""
+    """State that metrics and reward of one rollout share. verifiers awaits them together."""
 
     verdict: Any = None
     _scoring: asyncio.Lock = PrivateAttr(default_factory=asyncio.Lock)
@@ -125,13 +126,14 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
     async def verdict(self, trace: vf.Trace) -> dict[str, float]:
         """Raw and tagged score and the higher of them, all in [0, 1]; whether the question is solved; whether the reply
         has the required format. A reply without it has no raw and tagged score."""
-        config, verdict = self.config.rg_env, await self._judged(trace)
+        config, verdict = self.config.rg_env, await self._judge(trace)
         scored = verdict.scored
         metrics = {
             "base_score": scored.score,
             "solved": float(scored.score >= config.solved_at),
             "well_formed": float(verdict.parsed.violation is None),
         }
+        # Unknown is left out: a 0 would count in the means of verifiers.
         both = {"raw_score": scored.raw, "tagged_score": scored.tagged}
         return metrics | {name: score for name, score in both.items() if score is not None}
 
@@ -139,20 +141,18 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
     async def reward(self, trace: vf.Trace) -> float:
         """Base score, format bonus and the user's reward function, as in SkyRL's evaluation."""
         config, custom = self.config.rg_env, self.config.reward_function
-        rollout = Rollout(await self._judged(trace), item=item_from_text(self.data.item), text=_text_of(trace))
-        set_rewards(
-            [rollout],
-            config,
-            max_length=1,
-            penalize=False,
-            custom=await custom.rate_async([rollout], config) if custom else None,
-        )
+        verdict = await self._judge(trace)
+        rollout = Rollout(verdict, item=item_from_text(self.data.item), text=_text_of(trace))
+        values = await custom.rate_async([rollout], config) if custom else None
+        # A group of one: there is no length penalty, for which the limit would be needed.
+        set_rewards([rollout], config, max_length=1, penalize=False, custom=values)
         if rollout.masked:
-            raise RuntimeError(rollout.reward_error or _why(rollout.verdict))
+            raise RuntimeError(rollout.reward_error or _failure_of(rollout.verdict))
         return rollout.reward
 
     async def validate(self, runtime: vf.Runtime) -> bool | None:
         """Whether the scorer gives the stored answer at least `solved_at`; None if there is none."""
+        # Some tasks have many right answers and store none.
         if not self.data.answer:
             return None
         item, config = item_from_text(self.data.item), self.config.rg_env
@@ -160,8 +160,9 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
         verdict = await shared_scorer(config.scorer).score_response_async(item.entry, text, item.config)
         return bool(verdict.scored.score >= config.solved_at)
 
-    async def _judged(self, trace: vf.Trace) -> Verdict:
-        """The verdict on the last reply, computed once. Raises RuntimeError if the scorer failed."""
+    async def _judge(self, trace: vf.Trace) -> Verdict:
+        """Return the verdict on the last reply, computed once. Raises RuntimeError if the scorer failed."""
+        # Metric and reward ask at the same time: the first scores, the other waits for its verdict.
         async with trace.state._scoring:
             if trace.state.verdict is None:
                 item, config = item_from_text(self.data.item), self.config.rg_env
@@ -169,14 +170,14 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
                     item.entry, _text_of(trace), item.config, config.prefilled_think, config.format
                 )
                 if verdict.scored.excused:
-                    raise RuntimeError(_why(verdict))
+                    raise RuntimeError(_failure_of(verdict))
                 trace.state.verdict = verdict
-        judged: Verdict = trace.state.verdict
-        return judged
+        result: Verdict = trace.state.verdict
+        return result
 
 
 def _text_of(trace: vf.Trace) -> str:
-    """The last reply."""
+    """Return the last reply."""
     return text_of([message.model_dump() for message in trace.assistant_messages])
 
 
@@ -188,18 +189,20 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
     def load(self) -> Iterator[ReasoningGymTask]:
         dataset = self.config.dataset()
         for row in map(dataset.row, itertools.count()):
+            # verifiers takes the system prompt apart from the messages.
             system = [message["content"] for message in row["prompt"] if message["role"] == "system"]
-            yield ReasoningGymTask(
-                ReasoningGymData(
-                    id=row["extra_info"]["item"],
-                    name=row["data_source"],
-                    system_prompt=system[0] if system else None,
-                    prompt=[message for message in row["prompt"] if message["role"] != "system"],
-                    item=item_to_text(row["extra_info"]),
-                    answer=row["reward_spec"]["ground_truth"],
-                ),
-                self.config.task,
+            messages = [message for message in row["prompt"] if message["role"] != "system"]
+            system_prompt = system[0] if system else None
+            info = row["extra_info"]
+            data = ReasoningGymData(
+                id=info["item"],
+                name=row["data_source"],
+                system_prompt=system_prompt,
+                prompt=messages,
+                item=item_to_text(info),
+                answer=row["reward_spec"]["ground_truth"],
             )
+            yield ReasoningGymTask(data, self.config.task)
 
 
 class OneReply(vf.Harness[vf.HarnessConfig]):
@@ -225,6 +228,7 @@ class OneReply(vf.Harness[vf.HarnessConfig]):
         if isinstance(prompt, str):
             prompt = [vf.UserMessage(content=prompt)]
         messages += [message.model_dump(exclude_none=True) for message in prompt or []]
+        # No retries and no timeout here: verifiers has its own for the whole rollout.
         try:
             async with openai.AsyncOpenAI(base_url=endpoint, api_key=secret, max_retries=0, timeout=None) as client:
                 await client.chat.completions.create(model=ctx.model, messages=messages)
@@ -246,5 +250,5 @@ class ReasoningGymEnv(vf.Env[ReasoningGymEnvConfig]):
         await agents.agent.run(task)
 
 
-def _why(verdict: Verdict) -> str:
+def _failure_of(verdict: Verdict) -> str:
     return f"the scorer failed ({verdict.scored.status}): {verdict.scored.detail}"

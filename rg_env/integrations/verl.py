@@ -46,15 +46,17 @@ def compute_score(
     item = Item.from_extra_info(extra_info)
     config = RGDumpConfig()
     scorer = shared_scorer(config.scorer)
+    # Not for the answer's faults: those are not excused, and score 0 at once.
     for _try in range(_TRIES):
         verdict = scorer.score_response(item.entry, solution_str, item.config, prefilled_think, format)
         if not verdict.scored.excused:
             break
     else:
         raise ScorerPoolError(f"{item.id}: {verdict.scored.status}: {verdict.scored.detail}")
+    score, violation = verdict.scored.score, verdict.parsed.violation
     return {
-        "score": verdict.scored.score,
-        "acc": float(verdict.scored.score >= config.solved_at),
-        "violation": verdict.parsed.violation.value if verdict.parsed.violation else "",
+        "score": score,
+        "acc": float(score >= config.solved_at),
+        "violation": violation.value if violation else "",
         "status": verdict.scored.status.value,
     }

@@ -55,7 +55,7 @@ class Refusal(Exception):  # noqa: N818 (not an error of the program)
 
 @dataclass(frozen=True)
 class Grammar:
-    """What an expression may contain.
+    """The rules of an expression: its names, functions, operators and limits.
 
     Attributes:
         names: variables and named constants.
@@ -105,14 +105,15 @@ def read(text: str, grammar: Grammar) -> Expression:
     try:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise Refusal(_what_is_wrong(text)) from None
+        raise Refusal(_reason_unreadable(text)) from None
     return _TreeReader(text, grammar).read(tree.body)
 
 
 def _check_text(text: str, grammar: Grammar) -> None:
-    """What can be said without parsing, so that the parser only sees texts of bounded size."""
+    """Refuse what can be refused without parsing, so that the parser only sees texts of bounded size."""
     if match := _FOREIGN.search(text):
         raise Refusal(_ADVICE.get(match[0], f"the character {_quoted(match[0])} is not allowed in an expression"))
+    # Before Python's parser sees it, which warns of `1if` on the terminal.
     if match := _UNREADABLE_NUMBER.search(text):
         shown = _quoted(match[0])
         raise Refusal(f"{shown} is not a number that can be read; write * for multiplication, and no leading zeros")
@@ -138,24 +139,36 @@ class _TreeReader:
                 return self._chain(node, _SUM, depth + 1)
             case ast.BinOp(op=ast.Mult() | ast.Div()):
                 return self._chain(node, _PRODUCT, depth + 1)
-            case ast.BinOp(left, ast.Pow(), right):
-                sign = self._sign(node.op)
-                base, exponent = self.read(left, depth + 1), self.read(right, depth + 1)
-                return self._raise(base, exponent, f"({base.text}{sign}{exponent.text})")
+            case ast.BinOp(op=ast.Pow()):
+                return self._power(node, depth + 1)
             case ast.UnaryOp(op=ast.UAdd() | ast.USub()):
-                sign, operand = self._sign(node.op), self.read(node.operand, depth + 1)
-                value = -operand.value if sign == "-" and operand.value is not None else operand.value
-                return replace(operand, text=f"({sign}{operand.text})", value=value)
+                return self._signed(node, depth + 1)
             case ast.Call(func=ast.Name(name), args=[_, *_], keywords=[]):
                 return self._call(name, node.args, depth + 1)
             case ast.Name(name):
                 return self._name(name)
             case ast.Constant() if type(node.value) in (int, float):
                 return self._number(self._source(node))
+        # Anything else that Python has, such as attributes, subscripts and comparisons.
         raise Refusal(f"{_quoted(self._source(node))} is not arithmetic")
 
+    def _power(self, node: ast.BinOp, depth: int) -> Expression:
+        sign = self._sign(node.op)
+        base = self.read(node.left, depth)
+        exponent = self.read(node.right, depth)
+        return self._raise(base, exponent, f"({base.text}{sign}{exponent.text})")
+
+    def _signed(self, node: ast.UnaryOp, depth: int) -> Expression:
+        sign = self._sign(node.op)
+        operand = self.read(node.operand, depth)
+        value = operand.value
+        if sign == "-" and value is not None:
+            value = -value
+        return replace(operand, text=f"({sign}{operand.text})", value=value)
+
     def _chain(self, node: ast.expr, kinds: tuple[type[ast.operator], ...], depth: int) -> Expression:
-        """A sum or a product, which Python nests to the left."""
+        """Read a sum or a product, which Python nests to the left."""
+        # Unrolled, so that a sum of a thousand terms takes one level and not a thousand.
         rest: list[tuple[ast.operator, ast.expr]] = []
         while isinstance(node, ast.BinOp) and isinstance(node.op, kinds):
             rest.append((node.op, node.right))
@@ -177,13 +190,19 @@ class _TreeReader:
         most = 2 if name in _WITH_TWO_ARGUMENTS else 1
         if len(arguments) > most:
             raise Refusal(f"{name} takes {'two arguments at most' if most == 2 else 'one argument'}")
-        text, argument = f"{name}({', '.join(argument.text for argument in arguments)})", arguments[0]
+        argument = arguments[0]
+        text = f"{name}({', '.join(argument.text for argument in arguments)})"
         if name in CONSTRUCTORS:
             number = argument if len(arguments) == 1 else self._product("/", argument, arguments[1])
             return replace(number, text=text)
         if name in _EXPONENTIALS:
-            return self._raise(Expression("", max(1.0, argument.top), max(1.0, argument.bottom)), argument, text, 10)
-        top, bottom = sum(each.top for each in arguments), sum(each.bottom for each in arguments)
+            base = Expression(
+                "", max(1.0, argument.top), max(1.0, argument.bottom)
+            )  # e is below 10, whose logarithm is 1
+            return self._raise(base, argument, text, times=10)
+        # Other functions give numbers of about as many digits as their arguments have.
+        top = sum(argument.top for argument in arguments)
+        bottom = sum(argument.bottom for argument in arguments)
         return self._bounded(top + 1, bottom + 1, None, text)
 
     def _name(self, name: str) -> Expression:
@@ -210,7 +229,7 @@ class _TreeReader:
         return Expression(source, _log(value.numerator), _log(value.denominator), value)
 
     def _source(self, node: ast.expr) -> str:
-        """The text of a node that stands in one line."""
+        """Return the text of a node that stands in one line."""
         return self._lines[node.lineno - 1][node.col_offset : node.end_col_offset]
 
     def _sign(self, operator: ast.operator | ast.unaryop) -> str:
@@ -222,6 +241,7 @@ class _TreeReader:
     # -- bounds
 
     def _sum(self, sign: str, left: Expression, right: Expression) -> Expression:
+        # Over the common denominator: a/b + c/d = (ad + cb) / bd. In logarithms, as the numbers may not fit a float.
         value = None
         if left.value is not None and right.value is not None:
             value = left.value + right.value if sign == "+" else left.value - right.value
@@ -233,13 +253,17 @@ class _TreeReader:
         if sign == "/":
             if right.value == 0:
                 raise Refusal("it divides by zero")
-            right = Expression("", right.bottom, right.top, None if right.value is None else 1 / right.value)
-        value = left.value * right.value if left.value is not None and right.value is not None else None
+            inverse = None if right.value is None else 1 / right.value
+            right = Expression("", right.bottom, right.top, inverse)
+        value = None
+        if left.value is not None and right.value is not None:
+            value = left.value * right.value
         return self._bounded(left.top + right.top, left.bottom + right.bottom, value)
 
     def _raise(self, base: Expression, exponent: Expression, text: str, times: int = 1) -> Expression:
-        """A power. Its value, which may be irrational, is not needed: the tasks with exact values allow none."""
+        """Bound a power. Its value, which may be irrational, is not needed: the tasks with exact values allow none."""
         limit = self._grammar.max_exponent * times
+        # 10**top is computed only if it can be below the limit, since it overflows above 308.
         magnitude = 10**exponent.top if exponent.top <= _log(limit) + 1 else math.inf
         if exponent.value is not None:
             magnitude = float(min(abs(exponent.value), Fraction(limit + 1)))
@@ -258,7 +282,7 @@ def _log(number: int) -> float:
     return math.log10(number) if number > 1 else 0.0
 
 
-def _what_is_wrong(text: str) -> str:
+def _reason_unreadable(text: str) -> str:
     if text.count("(") > text.count(")"):
         return "a bracket is not closed"
     if not text or text[-1] in "+-*/(,":

@@ -28,7 +28,7 @@ def number(answer: str, row: Mapping[str, Any]) -> float:
 
 
 class FileQuestion(NamedTuple):
-    """What the answers to a question of a file are scored with: the function, its second argument, the own answer."""
+    """The means of scoring answers to a question of a file: the function, its second argument, the own answer."""
 
     scorer: str
     row: Mapping[str, Any]
@@ -36,10 +36,11 @@ class FileQuestion(NamedTuple):
 
 
 def file_question(entry: Mapping[str, Any]) -> FileQuestion | str | None:
-    """How answers to an entry are scored if it is of a file; None if it is of Reasoning Gym.
+    """Return how answers to an entry are scored if it is of a file; None if it is of Reasoning Gym.
 
     An entry may come from anywhere: if no setting of this process names its function, the result is a line about that.
     """
+    # An entry is data: it may choose among the functions that this process allows, and no others.
     metadata = entry["metadata"]
     scorer = metadata.get(SCORER_KEY)
     if not isinstance(scorer, str):
@@ -65,12 +66,13 @@ class FileScorers:
         self._is_closed = False
 
     async def score(self, question: FileQuestion, answer: str) -> AnswerScore:
-        """The score of an answer. It has one form only, so that raw and tagged score are equal.
+        """Score an answer. It has one form only, so that raw and tagged score are equal.
 
         If the function raises on the question's own answer as well, the status is ERROR; otherwise the answer is wrong.
         """
         function = self._function(question.scorer)
         result = await function.ascore(answer, question.row)
+        # Whose fault an exception is, the question's own answer shows.
         if result.status == Status.ERROR:
             own = await function.ascore(question.answer, question.row)
             if own.status == Status.OK:
@@ -101,11 +103,12 @@ def _as_answer_score(result: GuardedScore) -> AnswerScore:
 
 
 def _processes_of(scorer: str, **limits: Any) -> Guarded:
-    """The function of a scorer in processes: ours share theirs, others get a fresh one for each answer."""
+    """Return the function of a scorer in processes: ours share theirs, others get a fresh one for each answer."""
     if scorer in ("exact", "number"):
         return guarded(f"{__name__}:{scorer}", fresh=False, **limits)
     if scorer == "math":
         warm_up = (("1", {"answer": "1"}), 1.0)  # sympy imports much with its first expression
         return guarded("rg_env.scoring.math_scorer:math", examples=[warm_up], **limits)
+    # The user's: fresh, since it may evaluate the answer.
     module, _, name = scorer.rpartition(".")
     return guarded(f"{module}:{name}", **limits)

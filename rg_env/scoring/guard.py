@@ -1,4 +1,4 @@
-"""What a scorer may see. Runs in the trainer's process; neither answers nor entries are ever evaluated.
+"""Admits answers to the scorers. Runs in the trainer's process; neither answers nor entries are ever evaluated.
 
 Invariants:
 - `admit` returns or raises `Refusal` or `BrokenEntry` for every entry that names its task and every text, in linear
@@ -82,7 +82,7 @@ def check_size(entry: Entry) -> None:
 
 
 def admit(entry: Entry, answer: str) -> tuple[dict[str, Any], str, str]:
-    """What the scorer gets for an answer: the entry, the bare answer, and the answer as `<answer>…</answer>`.
+    """Return what the scorer gets for an answer: entry, bare answer, and the answer as `<answer>…</answer>`.
 
     Args:
         entry: the item as made by reasoning-gym, or damaged, or made by somebody hostile;
@@ -110,10 +110,12 @@ def admit(entry: Entry, answer: str) -> tuple[dict[str, Any], str, str]:
     except Exception as error:  # an entry can hold anything
         raise _broken(task, error) from None
     try:
-        return entry, *_texts_for_scorer(task, entry, answer)
+        bare, tagged = _texts_for_scorer(task, entry, answer)
+        return entry, bare, tagged  # a plain tuple, so that the worker needs nothing of this module to unpickle it
     except Refusal:
         raise
     except Exception as error:
+        # Whose fault it is, the item's own answer shows: if it cannot be read either, the entry is broken.
         try:
             _texts_for_scorer(task, entry, own or "")
         except Refusal:
@@ -124,7 +126,7 @@ def admit(entry: Entry, answer: str) -> tuple[dict[str, Any], str, str]:
 
 
 def _texts_for_scorer(task: str, entry: Entry, answer: str) -> tuple[str, str]:
-    """The bare and the tagged form. Raises Refusal, or anything if answer or entry cannot be read."""
+    """Return the bare and the tagged form. Raises Refusal, or anything if answer or entry cannot be read."""
     if task in REWRITES:
         return REWRITES[task](entry, answer), UNREADABLE
     if task in CHECKS:
@@ -142,7 +144,8 @@ def _broken(task: str, error: Exception) -> BrokenEntry:
 def longest(entry: Entry, limit: int) -> int:
     """Maximum answer length in characters: `limit`, or twice the length of the stored answer if that is more."""
     try:
-        return max(limit, 2 * len(own)) if isinstance(own := entry.get("answer"), str) else limit
+        own = entry.get("answer")
+        return max(limit, 2 * len(own)) if isinstance(own, str) else limit
     except Exception:  # an entry can be anything
         return limit
 
@@ -158,7 +161,7 @@ _LITERAL = re.compile(
 def _rewrite_list(
     right_answers: Callable[[Entry], Iterable[str]], plain: str, described: str, strips: bool = False
 ) -> Callable[[Entry, str], str]:
-    """The rule for a scorer that compares the answer with the item's, and otherwise evaluates it, for partial credit.
+    """Make the rule for a scorer that compares an answer with the item's, and else evaluates it for partial credit.
 
     Args:
         right_answers: the texts that the scorer accepts as they are.
@@ -213,12 +216,10 @@ def _read_answer(entry: Entry, answer: str, **allowed: Any) -> Expression:
     powers = [int(digits[:6]) for digits in _POWER.findall(own)]
     largest_power = max(powers, default=0)
     tokens = len(TOKEN.findall(own))
-    grammar = Grammar(
-        max_tokens=max(Grammar.max_tokens, 2 * tokens),
-        max_exponent=max(Grammar.max_exponent, 2 * largest_power),
-        max_digits=min(MOST_DIGITS, max(Grammar.max_digits, 2 * len(own))),
-        **allowed,
-    )
+    most_tokens = max(Grammar.max_tokens, 2 * tokens)
+    most_exponent = max(Grammar.max_exponent, 2 * largest_power)
+    most_digits = min(MOST_DIGITS, max(Grammar.max_digits, 2 * len(own)))
+    grammar = Grammar(max_tokens=most_tokens, max_exponent=most_exponent, max_digits=most_digits, **allowed)
     return read(answer, grammar)
 
 
@@ -234,8 +235,9 @@ def _rewrite_countdown(entry: Entry, answer: str) -> str:
 
 def _rewrite_puzzle24(entry: Entry, answer: str) -> str:
     """The scorer takes any four numbers and cuts off the fraction of the result."""
-    named = re.search(r"operators ([-+*/, ]+)\.", entry["question"])
-    expression = _read_answer(entry, answer, operators=frozenset(re.findall("[-+*/]", named[1] if named else "+-*/")))
+    match = re.search(r"operators ([-+*/, ]+)\.", entry["question"])
+    operators = frozenset(re.findall("[-+*/]", match[1] if match else "+-*/"))
+    expression = _read_answer(entry, answer, operators=operators)
     _check_numbers(expression, entry)
     if expression.value is None or (expression.value != 24 and int(expression.value) == 24):
         raise Refusal("the expression is not exactly 24")
@@ -263,11 +265,16 @@ def _rewrite_polynomial(entry: Entry, answer: str) -> str:
     return _read_answer(entry, answer, names=names, decimals=True).text
 
 
+def _valid_boards(entry: Entry) -> Iterable[str]:
+    boards: Iterable[str] = entry["metadata"]["valid_answers"]
+    return boards
+
+
 _NUMBERS = r"-?\d{1,9}(?:[\s,]+-?\d{1,9})*"
 REWRITES: dict[str, Callable[[Entry, str], str]] = {
     # eval()
     "binary_matrix": _rewrite_list(_own_answer, _NUMBERS, "rows of numbers"),
-    "n_queens": _rewrite_list(lambda entry: entry["metadata"]["valid_answers"], r"[Q_\s]+", "a board of Q and _"),
+    "n_queens": _rewrite_list(_valid_boards, r"[Q_\s]+", "a board of Q and _"),
     "spiral_matrix": _rewrite_list(_own_answer, _NUMBERS, "whole numbers with spaces between", strips=True),
     "string_insertion": _rewrite_list(_own_answer, r"[A-E\s]+", "a string of the letters A to E"),
     # sympy's parse_expr(), which is eval() behind a tokenizer
@@ -342,12 +349,17 @@ _MOST_SIGNS = 200
 def _is_same_json(entry: Entry, answer: str) -> bool:
     own = entry["answer"].strip()
     right = _canonical_json(own)
+    if answer.strip() == own:
+        return True
+    if right is None:
+        return False
+    # The whole answer, or the object in it, as the scorer looks for it.
     texts = (answer, answer[answer.find("{") : answer.rfind("}") + 1])
-    return answer.strip() == own or (right is not None and any(_canonical_json(text) == right for text in texts))
+    return any(_canonical_json(text) == right for text in texts)
 
 
 def _canonical_json(text: str) -> str | None:
-    """A text that is equal for equal JSON values, `1.0` and `1` included; None if the text is no JSON."""
+    """Return a text that is equal for equal JSON values, `1.0` and `1` included; None if the text is no JSON."""
 
     def number(digits: str) -> float:
         value = float(digits)
@@ -361,12 +373,14 @@ def _canonical_json(text: str) -> str | None:
 
 def _is_right_probability(entry: Entry, answer: str) -> bool:
     right, value = _fraction(entry["answer"]), _fraction(answer)
-    is_rounded = value > 0 and (value * 10_000).denominator == 1 and abs(value - right) <= Fraction(1, 20_000)
-    return 0 <= value <= 1 and (is_rounded or abs(value - right) <= right / 100)
+    error = abs(value - right)
+    # Of small probabilities, four decimals may be farther away than 1 %.
+    is_rounded = value > 0 and (value * 10_000).denominator == 1 and error <= Fraction(1, 20_000)
+    return 0 <= value <= 1 and (is_rounded or error <= right / 100)
 
 
 def _fraction(text: str) -> Fraction:
-    """The value of a decimal or a fraction of bounded length. Raises ValueError or ZeroDivisionError."""
+    """Return the value of a decimal or a fraction of bounded length. Raises ValueError or ZeroDivisionError."""
     text = text.strip().replace(",", "")
     if fraction := _FRACTION.fullmatch(text):
         return Fraction(int(fraction[1]), int(fraction[2]))
@@ -420,7 +434,7 @@ def _are_right_solutions(entry: Entry, answer: str) -> bool:
 
 
 def _numbers(text: str) -> list[float]:
-    """The numbers between commas, as the scorer reads them: it skips what is none."""
+    """Return the numbers between commas, as the scorer reads them: it skips what is none."""
     numbers = []
     for number in text.split(","):
         try:
@@ -435,14 +449,40 @@ def _are_other_factors(entry: Entry, answer: str) -> bool:
     if len(entry["answer"]) > 10_000:
         raise ValueError("its answer is too long")
     number = math.prod(int(factor) for factor in entry["answer"].split("×"))
-    return all(
-        _FACTOR.fullmatch(factor) and (int(factor) != number or "×" not in entry["answer"]) for factor in factors
-    )
+    is_prime = "×" not in entry["answer"]
+    return all(_FACTOR.fullmatch(factor) and (int(factor) != number or is_prime) for factor in factors)
 
 
 def _has_few_turns(entry: Entry, answer: str) -> bool:
     repeats = re.findall(r"\d+", answer)  # of any alphabet, as the scorer reads them
-    return max(map(len, repeats), default=0) <= 4 and len(answer.split()) + sum(map(int, repeats)) <= _MOST_TURNS
+    if max(map(len, repeats), default=0) > 4:
+        return False
+    return len(answer.split()) + sum(map(int, repeats)) <= _MOST_TURNS
+
+
+def _is_complex_number(entry: Entry, answer: str) -> bool:
+    return bool(_COMPLEX.fullmatch(answer.strip()))
+
+
+def _has_not_more_words(entry: Entry, answer: str) -> bool:
+    return len(answer.split()) <= len(entry["answer"].split())
+
+
+def _has_finite_numbers(entry: Entry, answer: str) -> bool:
+    text = answer.lower()
+    return "nan" not in text and "inf" not in text
+
+
+def _has_few_signs(entry: Entry, answer: str) -> bool:
+    return sum(answer.count(sign) for sign in "()∧∨¬→↔") <= _MOST_SIGNS
+
+
+def _has_short_moves(entry: Entry, answer: str) -> bool:
+    return not re.search(r"[A-Z][+-]\d{3}", answer)
+
+
+def _has_not_more_commas(entry: Entry, answer: str) -> bool:
+    return answer.rstrip(", \t\r\n").count(",") < len(entry["metadata"]["sorted_words"])
 
 
 def _ends_with_word(entry: Entry, answer: str) -> bool:
@@ -455,7 +495,7 @@ def _is_right_interval(entry: Entry, answer: str) -> bool:
 
 
 def _interval(text: str) -> list[Fraction]:
-    """The numbers of an interval, without zeros at its end: 1:30 is 01:30:00.000."""
+    """Return the numbers of an interval, without zeros at its end: 1:30 is 01:30:00.000."""
     numbers = []
     for point, digits in re.findall(r"(\.?)(-?[0-9]{1,18})", text):
         # After a point stand the digits of a fraction: .45 is .450, not .045.
@@ -473,7 +513,7 @@ class Check(NamedTuple):
     reason: str
 
 
-def _one_of(*choices: str) -> Check:
+def _exactly_one_of(*choices: str) -> Check:
     """For a scorer that gives len(answer) / len(text) for any text with the answer: `Yes No` scores about half."""
 
     def allows(entry: Entry, answer: str) -> bool:
@@ -500,55 +540,37 @@ JUDGED_HERE: dict[str, Check] = {
 """Tasks whose answers the guard judges itself, because upstream rewards wrong ones: its scorer sees right ones only."""
 
 CHECKS: dict[str, Check] = JUDGED_HERE | {
-    "acre": _one_of("on", "off", "undetermined"),
+    "acre": _exactly_one_of("on", "off", "undetermined"),
     # min(1, exp(-distance)) is 1 for nan.
-    "complex_arithmetic": Check(
-        lambda entry, answer: bool(_COMPLEX.fullmatch(answer.strip())),
-        "the answer must be a finite complex number, such as 3 - 2i",
-    ),
-    "course_schedule": _one_of("True", "False"),
+    "complex_arithmetic": Check(_is_complex_number, "the answer must be a finite complex number, such as 3 - 2i"),
+    "course_schedule": _exactly_one_of("True", "False"),
     # Each cell scores, and mappings raise; the share of an empty board is the baseline.
     "game_of_life": Check(_is_board, "the answer must be a list of lists of 0 and 1, as long as those of the question"),
     # The first number counts. The same number may occur again.
     "gsm_symbolic": Check(_has_one_number, "the answer has different numbers; one is asked for"),
-    "isomorphic_strings": _one_of("True", "False"),
+    "isomorphic_strings": _exactly_one_of("True", "False"),
     # Both roles for an inhabitant score; the same role for all is the baseline.
     "knights_knaves": Check(_has_one_role_for_each, "the answer must have one role for each inhabitant"),
     # The first words are compared, whatever follows.
-    "letter_jumble": Check(
-        lambda entry, answer: len(answer.split()) <= len(entry["answer"].split()),
-        "the answer has more words than the question",
-    ),
-    "mahjong_puzzle": _one_of("Peng", "Chi", "Pass"),
+    "letter_jumble": Check(_has_not_more_words, "the answer has more words than the question"),
+    "mahjong_puzzle": _exactly_one_of("Peng", "Chi", "Pass"),
     # A list of NaN counts as sorted, and as close to any numbers.
-    "number_sorting": Check(
-        lambda entry, answer: "nan" not in answer.lower() and "inf" not in answer.lower(),
-        "the answer must be a list of finite numbers",
-    ),
+    "number_sorting": Check(_has_finite_numbers, "the answer must be a list of finite numbers"),
     # Any factors with the correct product score half, including the number itself.
     "prime_factorization": Check(
         _are_other_factors, "the answer must be integers separated by ×, not the number itself"
     ),
     # The parser recurses once per sign and scans the rest of the text each time.
-    "propositional_logic": Check(
-        lambda entry, answer: sum(answer.count(sign) for sign in "()∧∨¬→↔") <= _MOST_SIGNS,
-        f"the formula has more than {_MOST_SIGNS} signs",
-    ),
-    "ransom_note": _one_of("True", "False"),
+    "propositional_logic": Check(_has_few_signs, f"the formula has more than {_MOST_SIGNS} signs"),
+    "ransom_note": _exactly_one_of("True", "False"),
     # R99999999 is expanded to that many turns.
     "rubiks_cube": Check(_has_few_turns, f"the answer has more than {_MOST_TURNS} turns"),
     # A+99999999 tries every cell.
-    "rush_hour": Check(
-        lambda entry, answer: not re.search(r"[A-Z][+-]\d{3}", answer),
-        "a vehicle moves farther than the board is wide",
-    ),
+    "rush_hour": Check(_has_short_moves, "a vehicle moves farther than the board is wide"),
     # A correct beginning scores: the whole question, reversed, 0.97.
     "spell_backward": Check(_ends_with_word, "the answer contains more than the word"),
-    "syllogism": _one_of("Yes", "No"),
+    "syllogism": _exactly_one_of("Yes", "No"),
     # The first words of the list score, whatever follows.
-    "word_sorting": Check(
-        lambda entry, answer: answer.rstrip(", \t\r\n").count(",") < len(entry["metadata"]["sorted_words"]),
-        "the answer has more words than the question",
-    ),
+    "word_sorting": Check(_has_not_more_commas, "the answer has more words than the question"),
 }
 """Task → what may be scored, for answers that upstream rewards although they are wrong, or on which it hangs."""

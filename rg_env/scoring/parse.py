@@ -73,6 +73,7 @@ def parse_response(
     if prefilled_think:
         repeated = _REPEATED_OPENING.match(text)
         think_from = repeated.end() if repeated else 0
+    # Strict first, also in the lenient format: a well-formed response has the same answer in both.
     parsed = _parse_strict(text, think_from, max_answer_chars)
     if parsed.violation is None or format == ResponseFormat.STRICT:
         return parsed
@@ -80,11 +81,13 @@ def parse_response(
 
 
 def _parse_strict(text: str, think_from: int | None, max_answer_chars: int) -> ParsedResponse:
+    # From inside the think block if the prompt opened it, so that a repeated <think> is not seen as a second one.
     tags = _tags(text, ResponseFormat.STRICT, think_from or 0)
     if think_from is None:
         if not tags or tags[0][0] != "<think>":
             return ParsedResponse(None, None, Violation.NO_THINK)
         think_from = tags.pop(0)[1].end
+    # The parts: they are known whatever the violation, so that a response can be shown with its blocks.
     names = [name for name, _ in tags]
     if "</think>" not in names:
         return ParsedResponse(None, None, Violation.UNCLOSED_THINK, Span(think_from, len(text)))
@@ -98,6 +101,7 @@ def _parse_strict(text: str, think_from: int | None, max_answer_chars: int) -> P
         answer_span = Span(tags[opening][1].end, end)
         answer = text[slice(*answer_span)].strip()
 
+    # The violation: the first that applies, in the order of `MEANINGS`.
     if "<think>" in names or names.count("</think>") > 1:
         violation: Violation | None = Violation.MULTIPLE_THINK
     elif think_end > 0:
@@ -119,6 +123,7 @@ def _parse_lenient(text: str, think_from: int | None, max_answer_chars: int) -> 
     answer_from: int | None = None
     outside = before_think = (0, False)  # of closed think blocks: how many answer blocks, and whether one more is open
     for name, tag in _tags(text, ResponseFormat.LENIENT):
+        # What a closed think block mentions does not count: the state from before it comes back.
         if name == "<think>" and think_from is None:
             think_from, before_think = tag.end, outside
         elif name == "</think>" and think_from is not None:
@@ -132,6 +137,7 @@ def _parse_lenient(text: str, think_from: int | None, max_answer_chars: int) -> 
                 answer_span, answer_from = Span(answer_from, tag.start), None
 
     think = text[slice(*thinks[0])].strip() if len(thinks) == 1 else None
+    # The answer is inside the think block, or the other way round: the text would have both.
     if thinks and answer_span and thinks[0].start < answer_span.end and answer_span.start < thinks[0].end:
         think = None
     answer = text[slice(*answer_span)].strip() if answer_span else ""
@@ -157,7 +163,7 @@ def _violation_inside(answer: str, max_answer_chars: int) -> Violation | None:
 
 
 def _tags(text: str, format: ResponseFormat, start: int = 0) -> list[tuple[str, Span]]:
-    """The tags of a text in a format, in order and in lower case, and where they are."""
+    """Return the tags of a text in a format, in order and in lower case, and where they are."""
     tag = _TAG_IN_ANY_CASE if format is ResponseFormat.LENIENT else _TAG
     return [(match[0].lower(), Span(*match.span())) for match in tag.finditer(text, start)]
 
@@ -171,7 +177,7 @@ def tag_spans(text: str, format: ResponseFormat = ResponseFormat.STRICT) -> list
 
 
 def unwrapped(answer: str) -> str:
-    r"""The answer without `\boxed{}`, `$…$`, `**…**` or a code fence around it; the same text if there is none.
+    r"""Return the answer without `\boxed{}`, `$…$`, `**…**` or a code fence around it; the same text if there is none.
 
     No word and no number is removed: a text that gives two answers, such as `9 \boxed{7}`, stays as it is.
 
@@ -179,6 +185,7 @@ def unwrapped(answer: str) -> str:
     ('7', '7', '**7** or **9**')
     """
     text = answer.strip()
+    # A bound, since each layer takes time by the length of the text.
     for _ in range(_MOST_LAYERS):
         inner = _without_layer(text).strip()
         if not inner or inner == text:
@@ -188,10 +195,11 @@ def unwrapped(answer: str) -> str:
 
 
 def _without_layer(text: str) -> str:
-    """The text without its outermost layer; the text itself if it has none, or if a second one follows the first."""
+    """Take the outermost layer off a text; the text itself if it has none, or if a second one follows the first."""
     fence = _FENCE.match(text)
     if fence and text.find("```", fence.end()) == len(text) - 3:
         return text[fence.end() : -3]
+    # `$$` before `$`, which it begins with.
     for mark in ("$$", "$", "**"):
         inner = text[len(mark) : -len(mark)]
         if text.startswith(mark) and text.endswith(mark) and inner and mark not in inner:
@@ -202,7 +210,7 @@ def _without_layer(text: str) -> str:
 
 
 def _closing_brace(text: str, opening: int) -> int:
-    """Where the brace opened at `opening` is closed; −1 if nowhere."""
+    """Return where the brace opened at `opening` is closed; −1 if nowhere."""
     depth = 0
     for match in re.finditer(r"[{}]", text[opening:]):
         depth += 1 if match[0] == "{" else -1
@@ -212,7 +220,7 @@ def _closing_brace(text: str, opening: int) -> int:
 
 
 def canonical(answer: str) -> str:
-    """A text that is equal for answers that are the same text but for case and extra whitespace, or the same number.
+    """Return a text that is equal for equal numbers, and for answers that differ in case and extra whitespace only.
 
     >>> canonical("1, 2 "), canonical("72.0"), canonical("1 23"), canonical("TRUE")
     ('1,2', '72', '1 23', 'true')

@@ -172,7 +172,7 @@ class Scorer(AbstractContextManager["Scorer"]):
         return Verdict(parsed, await self._score(entry, parsed.answer, config))
 
     async def _score(self, entry: Mapping[str, Any], answer: object, config: Mapping[str, Any]) -> AnswerScore:
-        """The best score of the answer as written and, with `normalize`, without formatting around it."""
+        """Return the best score of the answer as written and, with `normalize`, without formatting around it."""
         task = _task_of(entry)
         if not isinstance(answer, str):
             return AnswerScore.without_score(Status.REJECTED, f"the answer is not a string but {type(answer).__name__}")
@@ -187,6 +187,7 @@ class Scorer(AbstractContextManager["Scorer"]):
                 guard.check_size(entry)
                 score_text = partial(self._score_text, corrected(entry), _target_of(task, config))
             best = await score_text(answer)
+            # Not again after a hang or a crash: the same answer would take as long and do the same.
             plain = unwrapped(answer) if self._settings.normalize else answer
             if plain == answer or best.score == 1 or best.status in (Status.TIMEOUT, Status.CRASHED):
                 return best
@@ -200,11 +201,12 @@ class Scorer(AbstractContextManager["Scorer"]):
             return AnswerScore.without_score(Status.ERROR, why)
         if again.score > best.score:
             return replace(again, normalized=True, detail=f"scored as {plain[:_SHOWN]!r}")
+        # Then nobody knows what the answer is worth without its formatting.
         had_no_core = again.status is Status.TIMEOUT and again.excused
         return again if had_no_core else best
 
     async def _score_of_file(self, entry: Mapping[str, Any], question: FileQuestion, answer: str) -> AnswerScore:
-        """An answer to a question of a file, as written or unwrapped."""
+        """Score an answer to a question of a file, as written or unwrapped."""
         return self._refuse_length(entry, answer) or await self._files.score(question, answer)
 
     def _refuse_length(self, entry: Mapping[str, Any], answer: str) -> AnswerScore | None:
@@ -215,7 +217,7 @@ class Scorer(AbstractContextManager["Scorer"]):
         return AnswerScore.without_score(Status.REJECTED, why)
 
     async def _score_text(self, entry: Mapping[str, Any], target: bytes, answer: str) -> AnswerScore:
-        """An answer, as written or unwrapped, with its base score."""
+        """Score an answer, as written or unwrapped, and set its base score."""
         result = await self._score_upstream(entry, target, answer)
         task, partial_credit = _task_of(entry), self._settings.partial_credit
         if result.raw is None or result.tagged is None or partial_credit == "upstream":
@@ -228,11 +230,11 @@ class Scorer(AbstractContextManager["Scorer"]):
         return replace(result, score=base_score(task, result.raw, result.tagged, baseline), baseline=baseline)
 
     async def _baseline(self, entry: Mapping[str, Any], target: bytes) -> float | None:
-        """The best score of a cheap policy on an item, computed once, in a task of its own; None if that failed."""
+        """Score an item's cheap policies, once and in a task of its own; the best score, None if that failed."""
         key = blake2b(pickle.dumps((target, dict(entry))), digest_size=16).digest()
         if key not in self._baselines:
             self._baselines[key] = asyncio.create_task(self._compute_baseline(key, entry, target))
-            if len(self._baselines) > _MOST_BASELINES:
+            if len(self._baselines) > _MOST_BASELINES:  # the oldest goes
                 self._baselines.pop(next(iter(self._baselines)))
         return await asyncio.shield(self._baselines[key])  # who gives up takes it from nobody else
 
@@ -247,7 +249,7 @@ class Scorer(AbstractContextManager["Scorer"]):
         return best
 
     async def _score_upstream(self, entry: Mapping[str, Any], target: bytes, answer: str) -> AnswerScore:
-        """The scores that guard and scorer process give; its score is the higher of both."""
+        """Return the scores that guard and scorer process give; its score is the higher of both."""
         if refused := self._refuse_length(entry, answer):
             return refused
         task = _task_of(entry)
@@ -267,7 +269,7 @@ class Scorer(AbstractContextManager["Scorer"]):
         return AnswerScore.of_forms(*forms)
 
     async def _pool_for(self, task: str, target: bytes) -> ScorerPool:
-        """The pool whose processes score this task with these options."""
+        """Return the pool whose processes score this task with these options."""
         if task in AUDITED_TASKS:
             return self._pool
         if not _needs_fresh(task):
@@ -280,6 +282,7 @@ class Scorer(AbstractContextManager["Scorer"]):
         # From here to the start of the job nothing else runs, so that nobody ends the pool before.
         if self.closed:
             return self._guests  # which says so
+        # Taken out and put back, so that it is the last of the dict: the most recently used one.
         pool = self._prepared_pools.pop(target, None)
         if pool is None:
             preparation = pickle.dumps((target, []))
@@ -323,12 +326,13 @@ def _all_modules() -> list[str]:
 
 
 def _target_of(task: str, config: Mapping[str, Any]) -> bytes:
-    """What the runner's processes make ready: the scorer of a task with these options."""
+    """Name the scorer of a task with these options, as the runner's processes make it ready."""
     return pickle.dumps((make_scorer.__module__, make_scorer.__name__, task, dict(config)))
 
 
 def _needs_fresh(task: str) -> bool:
     """Whether each answer needs a process of its own: unless the task's class has `rg_env_fresh = False`."""
+    # Not imported here: a user's module that registers the task has imported it.
     registry = sys.modules.get("reasoning_gym")
     if registry is None:
         return True
@@ -337,7 +341,7 @@ def _needs_fresh(task: str) -> bool:
 
 
 def _check_forms(reply: object) -> tuple[FormScore, FormScore] | str:
-    """What a worker may reply: both forms, or why the item cannot be scored. Raises ProtocolError for all else."""
+    """Check a worker's reply: both forms, or why the item cannot be scored. Raises ProtocolError for all else."""
     if isinstance(reply, str):
         return reason_of(reply)
     if not isinstance(reply, list) or len(reply) != 2:
@@ -368,6 +372,7 @@ _shared: dict[tuple[Any, ...], Scorer] = {}
 def shared_scorer(settings: ScorerConfig) -> Scorer:
     """The scorer of this process for these settings, created on first use and again after it was closed."""
     key = (os.getpid(), *vars(settings).values())  # `dataclasses.astuple` copies each value, for every answer
+    # Two threads may make one each: `setdefault` gives both the same, and the other never starts a process.
     scorer = _shared.get(key) or _shared.setdefault(key, Scorer(**asdict(settings)))
     if scorer.closed:
         scorer = _shared[key] = Scorer(**asdict(settings))

@@ -32,7 +32,7 @@ class ScorerConfig:
 
 
 class Violation(StrEnum):
-    """Why a response is not one think block followed by one answer block. A violation scores 0."""
+    """Way in which a response is not one think block followed by one answer block. A violation scores 0."""
 
     NO_THINK = "no_think"
     UNCLOSED_THINK = "unclosed_think"
@@ -60,7 +60,7 @@ MEANINGS: dict[Violation, str] = {
 
 
 class Status(StrEnum):
-    """How scoring an answer ended. Anything but OK scores 0."""
+    """Outcome of scoring an answer. Anything but OK scores 0."""
 
     OK = "ok"
     """Scored; also an answer whose text made the scorer raise, which is wrong."""
@@ -84,7 +84,7 @@ class Status(StrEnum):
     @property
     def is_scorer_failure(self) -> bool:
         """True if no scorer gave a score. `AnswerScore.excused` says whether that was the answer's own doing."""
-        return self in (Status.TIMEOUT, Status.CRASHED, Status.ERROR)
+        return self in (Status.TIMEOUT, Status.CRASHED, Status.ERROR)  # REJECTED is a score: the answer is wrong
 
     @property
     def is_counted(self) -> bool:
@@ -157,15 +157,20 @@ class AnswerScore:
 
     @classmethod
     def of_forms(cls, raw: float | str, tagged: float | str) -> Self:
-        """The scores of both forms together. A form on which the scorer raised, for the given reason, is wrong."""
-        reasons = [f"{name}: {form}" for name, form in (("raw", raw), ("tagged", tagged)) if isinstance(form, str)]
-        raw = 0.0 if isinstance(raw, str) else raw
-        tagged = 0.0 if isinstance(tagged, str) else tagged
+        """Put the scores of both forms together. A form on which the scorer raised, for the given reason, is wrong."""
+        reasons = []
+        if isinstance(raw, str):
+            reasons.append(f"raw: {raw}")
+            raw = 0.0
+        if isinstance(tagged, str):
+            reasons.append(f"tagged: {tagged}")
+            tagged = 0.0
         return cls(raw, tagged, max(raw, tagged), Status.OK, "; ".join(reasons))
 
     @classmethod
     def without_score(cls, status: Status, detail: str = "", excused: bool = False) -> Self:
-        """The result for an answer that no scorer scored; `excused` matters for a TIMEOUT only."""
+        """Return the result for an answer that no scorer scored; `excused` matters for a TIMEOUT only."""
+        # A process that dies twice and an item that cannot be scored are never the answer's fault.
         excused = excused or status in (Status.CRASHED, Status.ERROR)
         return cls(None, None, 0.0, status, detail, excused=excused)
 
@@ -182,5 +187,5 @@ class Verdict:
 
     @classmethod
     def no_response(cls, detail: str) -> Self:
-        """The verdict of a request that failed; `detail` says why."""
+        """Return the verdict of a request that failed; `detail` says why."""
         return cls(ParsedResponse(None, None, None), AnswerScore.without_score(Status.NO_RESPONSE, detail))

@@ -12,11 +12,11 @@ from rg_env.runner.failures import LONGEST_REASON, describe
 FormScore = float | str
 """The score in [0, 1] of one form of an answer (bare, or in tags), or one line saying how the scorer raised."""
 UPSTREAM_MODULES = ["reasoning_gym", "rg_env.tasks.soundness", "rg_env.scoring.upstream"]
-"""What `make_scorer` needs. It imports two of them itself, so that other targets do without."""
+"""Modules that `make_scorer` needs. It imports two of them itself, so that other targets do without."""
 
 
 def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[FormScore] | str]:
-    """What scores answers to this task: pickled (entry, raw, tagged) → both forms. Raises if there is none.
+    """Make the scorer of a task: pickled (entry, raw, tagged) → the scores of both forms. Raises if there is none.
 
     If the scorer raises on an answer and on the item's own as well, the item is at fault, and the reply is the reason.
     Otherwise the answer is. The scorers of seven tasks read the options of their dataset; none reads its items, so the
@@ -26,6 +26,7 @@ def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Fo
 
     from rg_env.tasks.soundness import check_audited
 
+    # Here, since the caller may never have imported reasoning-gym.
     check_audited()
     if task not in reasoning_gym.factory.DATASETS:
         raise ValueError(
@@ -41,9 +42,11 @@ def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Fo
             return describe(error, LONGEST_REASON)
         own = entry.get("answer")
         # A scorer may change the entry, so each form gets a new one.
-        forms = [score_form(dataset, entry, raw), score_form(dataset, pickle.loads(request)[0], tagged)]
+        entry_of_tagged, _, _ = pickle.loads(request)
+        forms = [score_form(dataset, entry, raw), score_form(dataset, entry_of_tagged, tagged)]
         if any(isinstance(form, str) for form in forms):
-            own_form = score_form(dataset, pickle.loads(request)[0], own if isinstance(own, str) else "")
+            entry_of_own, _, _ = pickle.loads(request)
+            own_form = score_form(dataset, entry_of_own, own if isinstance(own, str) else "")
             if isinstance(own_form, str):
                 return f"it raises on the item's own answer, too: {own_form}"
         return forms

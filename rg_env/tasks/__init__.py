@@ -1,4 +1,4 @@
-"""Which tasks exist, which are sound, how they are mixed and how their items are made."""
+"""The tasks that exist, the soundness of their scorers, mixes of them, and their items."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def encode_entry(value: Any) -> str:
 
 
 def decode_entry(text: str) -> Any:
-    """What `encode_entry` was given.
+    """Return the value that `encode_entry` was given.
 
     Raises:
         ValueError: for any other text.
@@ -69,7 +69,10 @@ def _pack(value: Any) -> Any:
     if kind is list:
         return [_pack(element) for element in value]
     if kind is dict:
-        if all(type(key) is str for key in value) and not (len(value) == 1 and next(iter(value)) in _KINDS):
+        # A dict that looks like one of our tags is written as pairs, so that it is not read as what the tag means.
+        has_plain_keys = all(type(key) is str for key in value)
+        looks_tagged = len(value) == 1 and next(iter(value)) in _KINDS
+        if has_plain_keys and not looks_tagged:
             return {key: _pack(element) for key, element in value.items()}
         return {_TAGS[dict]: [[_pack(key), _pack(element)] for key, element in value.items()]}
     if kind is tuple:
@@ -81,6 +84,7 @@ def _pack(value: Any) -> Any:
         return {_TAGS[kind]: str(value)}
     if kind.__module__ == "numpy" and hasattr(value, "item") and value.ndim == 0:
         return _pack(value.item())
+    # Subclasses, such as Counter, become the plain type.
     for plain in _PLAIN:
         if isinstance(value, plain):
             return _pack(plain(value))
@@ -91,6 +95,7 @@ def _unpack(mapping: dict[str, Any]) -> Any:
     if len(mapping) != 1 or not mapping.keys() <= _KINDS.keys():
         return mapping
     ((tag, content),) = mapping.items()
+    # The pattern first: it bounds the time that the constructor takes.
     if tag in _WRITTEN and not _WRITTEN[tag].fullmatch(content):
         raise ValueError(f"not an entry: a {tag} of {content[:40]!r}")
     return _KINDS[tag](content)

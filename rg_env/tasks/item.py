@@ -36,7 +36,7 @@ _OF_GROUP = re.compile(r"(?:\S+:)?([^#\s:]+)(?:#\d+)*")
 
 @dataclass(frozen=True)
 class ItemId:
-    """What an item's id says; `str` writes it.
+    """The parts of an item's id; `str` writes it.
 
     Attributes:
         number: of the item in the stream of its task, options, seed and split.
@@ -67,6 +67,7 @@ class ItemId:
         >>> ItemId.parse("gcd-eval-123-7@0.25")
         ItemId(task='gcd', split='eval', seed=123, number=7, complexity=0.25, options='')
         """
+        # First what may stand around the id, then its parts.
         whole = _OF_GROUP.fullmatch(text)
         match = _ITEM_ID.fullmatch(whole[1]) if whole else None
         if match is None:
@@ -77,10 +78,11 @@ class ItemId:
 
 
 def options_mark(options: Mapping[str, Any]) -> str:
-    """The hash of options that an id carries; empty for none."""
+    """Return the hash of options that an id carries; empty for none."""
     if not options:
         return ""
-    return hashlib.blake2b(encode_entry(dict(sorted(options.items()))).encode(), digest_size=4).hexdigest()
+    text = encode_entry(dict(sorted(options.items())))  # the order in which somebody wrote them does not count
+    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class Item:
             values: dict[str, Any] = {name: info[column] for column, name in _COLUMNS.items()}
             values["entry"] = decode_entry(values["entry_json"])
             values["config"] = decode_entry(values["config_json"]) or None
-            values |= {name: int(values[name]) for name in ("index", "seed")}
+            values |= {name: int(values[name]) for name in ("index", "seed")}  # some readers give NumPy's
             if values["complexity"] is not None:  # some readers turn a missing number into NaN
                 values["complexity"] = None if math.isnan(values["complexity"]) else float(values["complexity"])
             return cls(**values)
@@ -133,7 +135,7 @@ class Item:
             ) from error
 
     def extra_info(self) -> dict[str, Any]:
-        """The item as columns: only numbers and strings, so that no file format changes it."""
+        """Return the item as columns: only numbers and strings, so that no file format changes it."""
         return {column: getattr(self, name) for column, name in _COLUMNS.items()}
 
 

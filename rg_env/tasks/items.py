@@ -35,13 +35,13 @@ MAX_FAILURES = 8
 
 
 def hash64(*parts: object) -> int:
-    """A 64-bit hash of the texts of the parts, equal in every process."""
+    """Return a 64-bit hash of the texts of the parts, equal in every process."""
     text = "\0".join(map(str, parts))
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 def split_of(task: str, question: str) -> Split:
-    """The split that a question belongs to."""
+    """Return the split that a question belongs to."""
     return Split.EVAL if hash64("split", task, question) % 8 == 0 else Split.TRAIN
 
 
@@ -69,7 +69,7 @@ class ItemStream:
         self.task, self.seed, self.split = task, seed, split
         self._prompt_length, self._max_prompt_length = prompt_length, max_prompt_length
         self._options, self._config_json = dict(options), encode_entry(dict(options))
-        self._dataset = UpstreamDataset(task, options)
+        self._dataset = UpstreamDataset(task, options)  # built at the first draw
         self._warned: set[str] = set()
 
     @functools.cached_property
@@ -81,7 +81,7 @@ class ItemStream:
         """
         faults = _Faults(self._max_prompt_length)
         for number in self._numbers(0):
-            item = self._drawn(number, faults)
+            item = self._draw(number, faults)
             if item is None:
                 break
             if self._fits(item):
@@ -90,7 +90,7 @@ class ItemStream:
 
     @functools.cached_property
     def fault(self) -> str:
-        """Why the task cannot be used; empty if it can."""
+        """Reason why the task cannot be used; empty if it can."""
         try:
             _ = self.first
         except ConfigError as error:
@@ -98,26 +98,27 @@ class ItemStream:
         return ""
 
     def item(self, index: int) -> Item:
-        """The item of an index, which is an integer of at least 0. Raises as `first`.
+        """Return the item of an index, which is an integer of at least 0. Raises as `first`.
 
         If the prompt limit excludes it, another number of the stream takes its place.
         """
         for number in self._numbers(index):
-            item = self._drawn(number)
+            item = self._draw(number)
             if item is None:
                 break
             if self._fits(item):
                 return item
+        # Every index has an item: a loader that lacks one row would stop training.
         self._warn("no draw fits row {}; such rows repeat its first item", index)
         return replace(self.first, id=f"{self.first.id}#{index}")
 
     def _numbers(self, index: int) -> range:
-        """The numbers whose items may stand at an index: its own, and others if prompts have a limit."""
+        """Return the numbers whose items may stand at an index: its own, and others if prompts have a limit."""
         count = 1 if self._max_prompt_length is None else MAX_NUMBERS
         return range(index, index + count * STRIDE, STRIDE)
 
     def _length(self, question: str) -> int:
-        """The tokens of its prompt; 0 if any length is accepted."""
+        """Return the tokens of its prompt; 0 if any length is accepted."""
         if self._prompt_length is None or self._max_prompt_length is None:
             return 0
         return self._prompt_length(self.task, question)
@@ -125,15 +126,17 @@ class ItemStream:
     def _fits(self, item: Item) -> bool:
         return self._max_prompt_length is None or self._length(item.entry["question"]) <= self._max_prompt_length
 
-    def _drawn(self, number: int, faults: _Faults | None = None) -> Item | None:
-        """The item of a number, whatever the prompt limit, so that its id says all; None if no draw is of this split.
+    def _draw(self, number: int, faults: _Faults | None = None) -> Item | None:
+        """Draw the item of a number, whatever the prompt limit, so that its id says all; None if none is of this split.
 
         Raises:
             ConfigError: with `faults`, why the task has no items, as soon as that is clear.
         """
         item_id = str(ItemId(self.task, self.split.value, self.seed, number))
+        # Each redraw has a seed of its own, so that it depends on nothing but the number and how often it failed.
         for redraw in range(MAX_REDRAWS):
             try:
+                # Encoded at once: an entry that cannot be written is a draw that failed.
                 seed = hash64("item", self.seed, self.split, self.task, number, redraw) >> 32
                 entry = self._dataset.make(seed, item_id)
                 entry_json = encode_entry(entry)
@@ -147,6 +150,7 @@ class ItemStream:
                 else:
                     self._warn("a draw failed ({}); such draws are made again", describe(error))
                 continue
+            # Before the split is looked at: prompts of either split say whether the limit can be met.
             if faults:
                 faults.note_length(self._length(entry["question"]))
             if split_of(self.task, entry["question"]) is self.split:
@@ -171,7 +175,7 @@ class ItemStream:
 
 
 class _Faults:
-    """What speaks against a task, counted while its first item is searched."""
+    """Evidence against a task, counted while its first item is searched."""
 
     def __init__(self, max_prompt_length: int | None) -> None:
         self._limit = max_prompt_length

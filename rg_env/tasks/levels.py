@@ -50,7 +50,7 @@ class Attribute:
     high: int
 
     def level(self, complexity: float) -> int:
-        """The level at a complexity in [0, 1]."""
+        """Return the level at a complexity in [0, 1]."""
         return self.low + math.floor(complexity * (self.high - self.low) + 0.5)
 
 
@@ -69,11 +69,12 @@ class Scale:
     attributes: tuple[Attribute, ...]
 
     def level(self, complexity: float) -> dict[str, int]:
-        """The level of each attribute at a complexity in [0, 1]."""
+        """Return the level of each attribute at a complexity in [0, 1]."""
         return {attribute.name: attribute.level(complexity) for attribute in self.attributes}
 
     def options(self, complexity: float) -> dict[str, Any]:
-        """The task's options at a complexity in [0, 1]."""
+        """Return the task's options at a complexity in [0, 1]."""
+        # What the mix fixes comes last, so that no level changes it.
         moved = dict(self.base)
         for attribute in self.attributes:
             moved |= attribute.values[attribute.level(complexity)]
@@ -81,16 +82,20 @@ class Scale:
 
 
 def scale_of(task: str, fixed_options: Mapping[str, Any]) -> Scale | None:
-    """The scale of a task; None if it has no levels, or if `fixed_options` fix all of its attributes."""
+    """Return the scale of a task; None if it has no levels, or if `fixed_options` fix all of its attributes."""
     usable = _record().get(task, {}).get("levels", {})
-    free = tuple(
-        replace(attribute, low=usable[attribute.name][0], high=usable[attribute.name][1])
-        for attribute in attributes_of(task)
-        if attribute.name in usable and not attribute.values[0].keys() & fixed_options.keys()
-    )
+    free: list[Attribute] = []
+    for attribute in attributes_of(task):
+        is_fixed = bool(attribute.values[0].keys() & fixed_options.keys())
+        if attribute.name in usable and not is_fixed:
+            low, high = usable[attribute.name]
+            free.append(replace(attribute, low=low, high=high))
     if all(attribute.low == attribute.high for attribute in free):
         return None
-    return Scale(task, {} if fixed_options else base_options(task), dict(fixed_options), free)
+
+    # Options that somebody sets stand on upstream's defaults, not on ours.
+    base = {} if fixed_options else base_options(task)
+    return Scale(task, base, dict(fixed_options), tuple(free))
 
 
 def base_options(task: str) -> dict[str, Any]:
@@ -104,7 +109,7 @@ def seconds_of(task: str) -> tuple[float, ...]:
 
 
 def why_cut(task: str) -> dict[str, str]:
-    """Which levels are not usable (`bottom`, `top`, `between`, `all`, upstream's `defaults`), and why."""
+    """Return the levels that are not usable (`bottom`, `top`, `between`, `all`, upstream's `defaults`), and why."""
     if not attributes_of(task):
         return {"all": "reasoning-gym has no curriculum for it"}
     entry = _record().get(task, {"unusable": "its levels were not tried"})
@@ -128,11 +133,16 @@ def attributes_of(task: str) -> tuple[Attribute, ...]:
 
 
 def _attribute(definition: Any, widened: bool) -> Attribute:
+    # A scalar attribute sets one option; a range sets the option of its lower and that of its upper end.
     levels = list(definition.levels)
     if not hasattr(definition, "lower_field_name"):
         values = [{definition.field_name: value} for value in levels]
     else:
         lower, upper = definition.lower_field_name, definition.upper_field_name
+        # From this level's value to the next one's, or the value alone if the task takes equal ends.
         pairs = itertools.pairwise(levels) if definition.ensure_interval else zip(levels, levels, strict=True)
-        values = [{lower: levels[0] if widened else low, upper: high} for low, high in pairs]
+        values = []
+        for low, high in pairs:
+            start = levels[0] if widened else low
+            values.append({lower: start, upper: high})
     return Attribute(definition.name, tuple(values), 0, len(values) - 1)

@@ -1,4 +1,4 @@
-"""Which tasks a run draws from, and how often.
+"""The task mix: the tasks that a run draws from, and how often.
 
 A spec is None (the default mix, see `rg_env.tasks.soundness.in_default_mix`), a list of selectors, or a mapping of
 selectors to a weight or to `{weight: …, config: {option: value}}`. A selector is a task's name, `category:NAME`, or a
@@ -23,7 +23,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from loguru import logger
@@ -38,11 +38,11 @@ Progress = Callable[[int, int], object]
 _CATEGORY = "category:"
 _FORMS = "a list of names, `category:NAME` or patterns, or a mapping of those to a weight or {weight, config, file}"
 _OWN_NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
-"""What a file of questions may be called: names are parts of ids and of metrics."""
+"""Names that a file of questions may have: they are parts of ids and of metrics."""
 
 
 def no_progress(done: int, total: int) -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,14 @@ class TaskMix:
             spec = _read_text(spec)
         if spec is None:
             return cls(tuple(TaskSpec(name) for name in task_categories() if in_default_mix(name)))
+        # All names before any options, so that a wrong name is reported first.
+        selections = [_select(entry) for entry in _entries(spec)]
         chosen: dict[str, TaskSpec] = {}
-        selected = [(*_select(entry), entry) for entry in _entries(spec)]  # a wrong name is reported first
-        for names, named, entry in selected:
+        for entry, names, is_exact in selections:
             for name in names:
-                if named or name not in chosen or not chosen[name].named:
+                if is_exact or name not in chosen or not chosen[name].named:
                     options = {} if entry.file else check_options(name, entry.options)
-                    chosen[name] = TaskSpec(name, entry.weight, options, named, entry.file)
+                    chosen[name] = TaskSpec(name, entry.weight, options, named=is_exact, file=entry.file)
         if not chosen:
             raise ConfigError("tasks names no task: leave it out for the default mix, or name some (`rg-env tasks`)")
         kept = sorted((task for task in chosen.values() if task.weight > 0), key=lambda task: task.name)
@@ -106,13 +107,13 @@ class TaskMix:
         return cls(tuple(kept))
 
     def pick(self, number: int) -> TaskSpec:
-        """The task that a uniformly random 64-bit number selects: probability weight(t) / sum of weights."""
+        """Return the task that a uniformly random 64-bit number selects: probability weight(t) / sum of weights."""
         bounds = self._bounds
-        place = bisect.bisect_right(bounds, number / 2**64 * bounds[-1])
-        return self.tasks[min(place, len(self.tasks) - 1)]
+        position = bisect.bisect_right(bounds, number / 2**64 * bounds[-1])
+        return self.tasks[min(position, len(self.tasks) - 1)]  # the largest numbers are rounded up to 2⁶⁴
 
     def keep(self, try_task: Callable[[TaskSpec], object], progress: Progress = no_progress) -> TaskMix:
-        """The tasks for which `try_task` does not raise; the others are dropped, with one line for all of them.
+        """Return the tasks for which `try_task` does not raise; the others are dropped, with one line for all of them.
 
         Args:
             progress: told how many tasks have been tried, and of how many.
@@ -130,6 +131,7 @@ class TaskMix:
             except (OSError, MemoryError):  # not the task's fault
                 raise
             except Exception as error:
+                # A file of questions is the user's own wish, as is a task with options: neither is dropped.
                 if task.file is not None:
                     raise
                 reason = str(error) if isinstance(error, ConfigError) else describe(error)
@@ -151,7 +153,7 @@ class TaskMix:
         return {task.name: task.file for task in self.tasks if task.file is not None}
 
     def of_file(self, name: str) -> TaskMix | None:
-        """The file of questions of this name alone; None if there is none."""
+        """Return the file of questions of this name alone; None if there is none."""
         tasks = tuple(task for task in self.tasks if task.name == name and task.file is not None)
         return TaskMix(tasks) if tasks else None
 
@@ -164,11 +166,12 @@ _IN_RECIPES = ("environment", "skyrl_gym", "rg_dump", "tasks")
 
 
 def _read_recipe(path: Path) -> Any:
-    """The task mix of a recipe, whose keys may be written with dots."""
+    """Return the task mix of a recipe, whose keys may be written with dots."""
     try:
         value = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"tasks={str(path)!r} cannot be read ({describe(error)})") from error
+    # Each step takes the key that the rest of the path begins with: `environment`, or `environment.skyrl_gym` …
     left = ".".join(_IN_RECIPES)
     while left:
         if not isinstance(value, Mapping):
@@ -186,23 +189,25 @@ def _read_recipe(path: Path) -> Any:
 def _read_text(text: str) -> Any:
     if text.endswith((".yaml", ".yml")):
         return _read_recipe(Path(text))
+    # Names separated by commas are not read as YAML, in which `*_sum` is an alias.
     if text.lstrip().startswith(("{", "[")) or ": " in text or "\n" in text:
         try:
             return yaml.safe_load(text)
         except Exception as error:  # PyYAML's constructors raise nearly anything
-            place = getattr(error, "problem", None) or "not YAML"
-            raise ConfigError(f"tasks={text!r} cannot be read ({place}); put patterns with a * in quotes") from error
+            problem = getattr(error, "problem", None) or "not YAML"
+            raise ConfigError(f"tasks={text!r} cannot be read ({problem}); put patterns with a * in quotes") from error
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _entries(spec: Any) -> Iterable[TaskSpec]:
-    """The entries in order, each with its selector as the name."""
+    """Yield the entries in order, each with its selector as the name."""
     if isinstance(spec, Mapping):
         pairs = list(spec.items())
     elif isinstance(spec, Sequence) and not isinstance(spec, (str, bytes)):
         pairs = [(selector, 1.0) for selector in spec]
     else:
         raise ConfigError(f"tasks={spec!r}: must be {_FORMS}")
+    # A plain value is the weight; YAML reads unquoted names such as `on` as something else than text.
     for selector, value in pairs:
         if not isinstance(selector, str) or not selector.isprintable():
             raise ConfigError(f"tasks: {selector!r} is not a task; must be {_FORMS}")
@@ -233,22 +238,29 @@ def _check_own_name(name: str, options: Mapping[str, Any]) -> None:
         raise ConfigError(f"tasks.{name}: a file of questions takes no `config`")
 
 
-def _select(entry: TaskSpec) -> tuple[list[str], bool]:
+class _Selection(NamedTuple):
     """The tasks that the selector of an entry matches, and whether it is an exact name."""
+
+    entry: TaskSpec
+    names: list[str]
+    is_exact: bool
+
+
+def _select(entry: TaskSpec) -> _Selection:
     selector = entry.name
     if entry.file is not None:
-        return [selector], True
+        return _Selection(entry, [selector], is_exact=True)
     if not selector.startswith(_CATEGORY) and not any(sign in selector for sign in "*?["):
         check_name(selector)
-        return [selector], True
+        return _Selection(entry, [selector], is_exact=True)
     categories = task_categories()
     if selector.startswith(_CATEGORY):
-        wanted = selector.removeprefix(_CATEGORY)
-        known = sorted(set(categories.values()))
-        if wanted not in known:
-            hint = did_you_mean(wanted, known, f"there are {', '.join(known)}")
-            raise ConfigError(f"unknown category {wanted!r}{hint}")
-        matching = [name for name, category in categories.items() if category == wanted]
+        category = selector.removeprefix(_CATEGORY)
+        existing = sorted(set(categories.values()))
+        if category not in existing:
+            hint = did_you_mean(category, existing, f"there are {', '.join(existing)}")
+            raise ConfigError(f"unknown category {category!r}{hint}")
+        matching = [name for name in categories if categories[name] == category]
     else:
         matching = fnmatch.filter(categories, selector)
         if not matching:
@@ -259,16 +271,18 @@ def _select(entry: TaskSpec) -> tuple[list[str], bool]:
             f"tasks: {selector!r} matches only tasks whose scores cannot be trusted ({_shorten(matching)}); "
             "name them exactly to use them anyway"
         )
-    return sound, False
+    return _Selection(entry, sound, is_exact=False)
 
 
 def _shorten(parts: Sequence[str], limit: int = 4) -> str:
-    return ", ".join(parts[:limit]) + (f" and {len(parts) - limit} more" if len(parts) > limit else "")
+    shown = ", ".join(parts[:limit])
+    return f"{shown} and {len(parts) - limit} more" if len(parts) > limit else shown
 
 
 @functools.cache  # once per process, however many datasets have the same mix
 def _say_left_out(tasks: int, dropped: tuple[str, ...]) -> None:
     logger.warning("{} of {} tasks left out of the mix: {}", len(dropped), tasks, _shorten(dropped, 2))
+    # One short line on the terminal; all reasons in the log.
     if len(dropped) > 2:
         logger.info("left out of the mix: {}", ", ".join(dropped))
 

@@ -33,7 +33,7 @@ _KEPT_READ = 8
 
 @dataclass(frozen=True)
 class QuestionFile:
-    """What a task mix says about a file.
+    """The settings of a file in a task mix.
 
     Attributes:
         path: JSON Lines, CSV or Parquet.
@@ -52,7 +52,7 @@ class QuestionFile:
     tolerance: float = 1e-6
 
     def of_split(self, split: Split) -> str:
-        """The file that the rows of a split are in."""
+        """Return the file that the rows of a split are in."""
         return self.eval_path if self.eval_path and split is Split.EVAL else self.path
 
 
@@ -86,23 +86,23 @@ def parse_file(task: str, value: object) -> QuestionFile:
     known = [field.name for field in fields(QuestionFile)]
     for key in value:
         if key not in known:
-            raise ConfigError(f"{place}: unknown key {key!r}{did_you_mean(str(key), known, _listed(known))}")
+            raise ConfigError(f"{place}: unknown key {key!r}{did_you_mean(str(key), known, _list_names(known))}")
     if "path" not in value:
         raise ConfigError(f"{place}: needs `path`, a file of JSON Lines, CSV or Parquet")
-    given = {key: each for key, each in value.items() if each is not None}
-    for key, each in given.items():
+    options = {key: option for key, option in value.items() if option is not None}
+    for key, option in options.items():
         if key == "tolerance":
-            need_number(f"{place}.tolerance", each, at_least=0)
-        elif not isinstance(each, str) or not each:
-            raise ConfigError(f"{place}.{key}={each!r}: must be a text")
-    if "scorer" in given:  # module:function means the same, and entries name it in one way
-        given["scorer"] = given["scorer"].replace(":", ".")
-    file = QuestionFile(**given)
+            need_number(f"{place}.tolerance", option, at_least=0)
+        elif not isinstance(option, str) or not option:
+            raise ConfigError(f"{place}.{key}={option!r}: must be a text")
+    if "scorer" in options:  # module:function means the same, and entries name it in one way
+        options["scorer"] = options["scorer"].replace(":", ".")
+    file = QuestionFile(**options)
     _check_scorer(place, file.scorer)
     return file
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     return f"it takes {', '.join(names)}"
 
 
@@ -114,7 +114,7 @@ def _check_scorer(place: str, scorer: str) -> None:
     module, _, name = scorer.rpartition(".")
     if not module:
         choices = [*OWN_SCORERS, "module.function"]
-        raise ConfigError(f"{place}.scorer={scorer!r}{did_you_mean(scorer, choices, _listed(choices))}")
+        raise ConfigError(f"{place}.scorer={scorer!r}{did_you_mean(scorer, choices, _list_names(choices))}")
     try:
         function = getattr(importlib.import_module(module), name, None)
     except Exception as error:  # whatever a user's module raises
@@ -142,7 +142,7 @@ def is_allowed(scorer: str) -> bool:
 
 
 def read_rows(task: str, file: QuestionFile, split: Split) -> Rows:
-    """The rows of the file of a split, whichever split their questions belong to.
+    """Return the rows of the file of a split, whichever split their questions belong to.
 
     Raises:
         ConfigError: the file cannot be read, or a row is wrong; with the number of the first.
@@ -152,6 +152,7 @@ def read_rows(task: str, file: QuestionFile, split: Split) -> Rows:
         stat = path.stat()
     except OSError as error:
         raise ConfigError(f"tasks.{task}.file: {path} cannot be read: {error.strerror}") from None
+    # Size and time of change are arguments only so that the cache does not keep an older content.
     return _read(task, file, path, (stat.st_size, stat.st_mtime_ns))
 
 
@@ -164,7 +165,7 @@ def _read(task: str, file: QuestionFile, path: Path, version: tuple[int, int]) -
         sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
         for number, columns in _reader_of(place, path)(path):
             try:
-                rows.append(_checked(number, columns, file))
+                rows.append(_check_row(number, columns, file))
             except ValueError as fault:
                 faults.append(f"row {number}: {one_line(fault)}")
     except (OSError, csv.Error, UnicodeDecodeError) as error:
@@ -175,6 +176,7 @@ def _read(task: str, file: QuestionFile, path: Path, version: tuple[int, int]) -
         raise ConfigError(f"{place}: {faults[0]}{more}")
     if not rows:
         raise ConfigError(f"{place} has no rows")
+    # Not a fault: a question may be repeated on purpose.
     repeated = len(rows) - len({row.question.strip() for row in rows})
     if repeated:
         logger.warning("{}: {} of {} rows repeat the question of an earlier row", place, repeated, len(rows))
@@ -196,7 +198,7 @@ def _json_lines(path: Path) -> Iterator[tuple[int, object]]:
                 continue
             try:
                 yield number, json.loads(line)
-            except (ValueError, RecursionError):
+            except (ValueError, RecursionError):  # the caller counts it with the other wrong rows
                 yield number, None
 
 
@@ -215,10 +217,11 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, object]]:
     yield from enumerate(frame.iter_rows(named=True), 1)
 
 
-def _checked(number: int, columns: object, file: QuestionFile) -> Row:
-    """A row with question and answer. Raises ValueError: why it is none."""
+def _check_row(number: int, columns: object, file: QuestionFile) -> Row:
+    """Return a row with question and answer. Raises ValueError: why it is none."""
     if not isinstance(columns, Mapping):
         raise ValueError("is not a JSON object")
+    # The commonest mistake first: columns that are called otherwise.
     for setting, column in (("question", file.question), ("answer", file.answer)):
         if column not in columns:
             names = ", ".join(str(name) for name in columns)
@@ -251,11 +254,12 @@ _FRACTION = re.compile(rf"([+-]?{_DIGITS})\s?/\s?({_DIGITS})")
 
 
 def read_number(text: str) -> Fraction | None:
-    """The number that a text is, exactly; None for any other text. In time linear in its length.
+    """Return the number that a text is, exactly; None for any other text. In time linear in its length.
 
     >>> read_number("1,234.50"), read_number(" -3/4 "), read_number("2e3"), read_number("7 apples")
     (Fraction(2469, 2), Fraction(-3, 4), Fraction(2000, 1), None)
     """
+    # Matched before it is converted: Fraction takes minutes for `1e999999999`, and int refuses 5,000 digits.
     text = text.strip().replace("\u2212", "-")
     if match := _FRACTION.fullmatch(text):
         above, below = (int(part.replace(",", "")) for part in match.groups())

@@ -59,25 +59,27 @@ class QuestionStream:
         return len(self.rows)
 
     def item(self, index: int, *, alone: bool) -> Item:
-        """The item of an index, which is an integer of at least 0.
+        """Return the item of an index, which is an integer of at least 0.
 
         Args:
             alone: no other task is in the mix: all rows come before one comes again, each time in another order.
                 Otherwise the row is drawn by hash.
         """
         if alone:
-            turn, place = divmod(index, len(self.rows))
-            return self.at(self._order(turn)[place])
+            turn, position = divmod(index, len(self.rows))
+            return self.at(self._order(turn)[position])
         return self.at(hash64("question", self.seed, self.split, self.task, index) % len(self.rows))
 
     def at(self, place: int) -> Item:
-        """The item of a place in the file's order."""
+        """Return the item of a position in the file's order, counted from 0."""
         row = self.rows[place]
         entry = {"question": row.question, "answer": row.answer, "metadata": self._metadata(row)}
+        split = self.split.value
+        item_id = ItemId(self.task, split, seed=0, number=row.number, options=self._mark)
         return Item(
-            id=str(ItemId(self.task, self.split.value, 0, row.number, options=self._mark)),
+            id=str(item_id),
             task=self.task,
-            split=self.split.value,
+            split=split,
             index=row.number,
             seed=0,  # as in the id: a question of a file is the same for every seed
             entry=entry,
@@ -87,12 +89,13 @@ class QuestionStream:
         )
 
     def of_id(self, parts: ItemId) -> Item:
-        """The item that an id names.
+        """Return the item that an id names.
 
         Raises:
             ConfigError: the file has no such row, or has changed.
         """
         path = self.file.of_split(self.split)
+        # The row of this number may be another question now.
         if parts.options != self._mark:
             raise ConfigError(f"{parts}: {path} has changed since this id was given; its hash is now {self._mark}")
         for place, row in enumerate(self.rows):
@@ -105,12 +108,13 @@ class QuestionStream:
         if self.file.scorer == "number":
             metadata["tolerance"] = self.file.tolerance
         if self.file.scorer not in OWN_SCORERS:
+            # As JSON has it, also in training: the function gets the same from a dump or the server.
             metadata["row"] = json.loads(json.dumps(row.columns, default=str))
         return metadata
 
     @functools.lru_cache(maxsize=2)  # noqa: B019  (two lists, for as long as the stream lives)
     def _order(self, turn: int) -> Sequence[int]:
-        """The places of all rows in the order of a pass."""
+        """Return the places of all rows in the order of a pass."""
         key = functools.partial(hash64, "pass", self.seed, self.split, self.task, turn)
         return sorted(range(len(self.rows)), key=key)
 
@@ -138,6 +142,7 @@ def _rows_of_split(task: str, file: QuestionFile, split: Split, read: Rows) -> S
         return rows
     if split is Split.EVAL:
         return read.rows
+    # By their questions: the same answer may be written in two ways.
     evaluated = {row.question.strip() for row in read_rows(task, file, Split.EVAL).rows}
     rows = [row for row in read.rows if row.question.strip() not in evaluated]
     if len(rows) < len(read.rows):
@@ -153,7 +158,7 @@ def _say_shared(task: str, count: int, path: str, eval_path: str) -> None:
 
 
 def hashes_of(tasks: Any, manifest: Mapping[str, Any] | None = None) -> dict[str, dict[str, str]]:
-    """The SHA-256 of each file of a task mix, by task and split, for the manifest of a run.
+    """Return the SHA-256 of each file of a task mix, by task and split, for the manifest of a run.
 
     Args:
         tasks: as of `TaskMix.parse`.
@@ -166,6 +171,7 @@ def hashes_of(tasks: Any, manifest: Mapping[str, Any] | None = None) -> dict[str
     hashes = {}
     for task, file in TaskMix.parse(tasks).files.items():
         hashes[task] = {split.value: read_rows(task, file, split).sha256 for split in Split}
+        # A file that is new in the mix is no change of an old one.
         if isinstance(before, Mapping) and before.get(task) not in (None, hashes[task]):
             raise ConfigError(
                 f"tasks.{task}.file: {file.path} or its eval_path has changed since this run began: give it its old "

@@ -1,4 +1,4 @@
-"""Which tasks exist and which options they take, read from reasoning-gym's own registry.
+"""The tasks that exist and the options that they take, read from reasoning-gym's own registry.
 
 Invariant: nothing heavy is imported before a function is called.
 """
@@ -39,7 +39,8 @@ class TaskInfo:
 
 
 def task_categories() -> Mapping[str, str]:
-    """The category of every task, in order of the names: its folder in reasoning-gym, `custom` for a user's own."""
+    """Category of every task, in order of the names: its folder in reasoning-gym, `custom` for a user's own."""
+    # Reasoning Gym declares no categories: the package in which a task's class lies is one.
     categories = {}
     for name, (dataset_class, _) in registered().items():
         package, *folders = dataset_class.__module__.split(".")
@@ -48,23 +49,24 @@ def task_categories() -> Mapping[str, str]:
 
 
 def task_names() -> tuple[str, ...]:
-    """Every task, sorted."""
+    """Return the name of every task, sorted."""
     return tuple(task_categories())
 
 
 def list_tasks() -> list[TaskInfo]:
-    """Every task."""
-    return [
-        TaskInfo(
-            name=name,
-            category=category,
-            in_default_mix=in_default_mix(name),
-            soundness=soundness_of(name),
-            reason=reason_for(name),
-            has_levels=scale_of(name, {}) is not None,
-        )
-        for name, category in task_categories().items()
-    ]
+    """Return every task."""
+    return [_task_info(name, category) for name, category in task_categories().items()]
+
+
+def _task_info(name: str, category: str) -> TaskInfo:
+    return TaskInfo(
+        name=name,
+        category=category,
+        in_default_mix=in_default_mix(name),
+        soundness=soundness_of(name),
+        reason=reason_for(name),
+        has_levels=scale_of(name, {}) is not None,
+    )
 
 
 def check_name(name: str) -> None:
@@ -107,6 +109,7 @@ def check_options(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
             choices = sorted(known.keys() - set(_DATASET_OPTIONS))
             hint = did_you_mean(str(name), choices, f"it has {', '.join(choices) or 'none'}")
             raise ConfigError(f"task {task!r} has no option {name!r}{hint}")
+        # YAML and JSON have no tuples. An option without a plain default is left to the config's own `validate`.
         default = known[name].default
         if isinstance(default, tuple) and isinstance(value, list):
             value = tuple(value)
@@ -114,11 +117,12 @@ def check_options(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
             kind = list if isinstance(default, tuple) else type(default)
             check_value(f"task {task!r}: option {name}", value, kind, {})
         checked[name] = value
+    # Upstream's `validate` asserts, and a wrong type may fail in its arithmetic: any exception is a refusal.
     try:
         config = config_class(**checked)
         if hasattr(config, "validate"):
             config.validate()
     except Exception as error:
-        given = ", ".join(f"{name}={value!r}" for name, value in checked.items())
-        raise ConfigError(f"task {task!r} refuses {given}: {describe(error)}") from error
+        options_text = ", ".join(f"{name}={value!r}" for name, value in checked.items())
+        raise ConfigError(f"task {task!r} refuses {options_text}: {describe(error)}") from error
     return checked

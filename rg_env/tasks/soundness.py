@@ -1,4 +1,4 @@
-"""What is known about the scorers of reasoning-gym 0.1.25, declared here only. Any other version is refused.
+"""The knowledge about the scorers of reasoning-gym 0.1.25, declared here only. Any other version is refused.
 
 `tests/tasks/test_soundness.py` reproduces each claim about upstream; the checks are in `rg_env.scoring.guard`. For
 another version: run `rg-env attack` and the tests with it, review the scorers that changed, and write it here.
@@ -130,7 +130,7 @@ _SOUND = frozenset(
 
 @functools.cache
 def installed_version() -> str:
-    """The installed version of reasoning-gym; `unknown` if it declares none."""
+    """Return the installed version of reasoning-gym; `unknown` if it declares none."""
     try:
         return importlib.metadata.version("reasoning-gym")
     except importlib.metadata.PackageNotFoundError:
@@ -156,7 +156,8 @@ def in_default_mix(task: str) -> bool:
 
 
 def soundness_of(task: str) -> Soundness:
-    """What is known about the scorer of `task`."""
+    """Return how far the scorer of a task can be trusted."""
+    # In this order: a guard does not make an unsound task sound.
     if task in KNOWN_UNSOUND:
         return Soundness.UNSOUND
     if task in GUARDED:
@@ -167,5 +168,5 @@ def soundness_of(task: str) -> Soundness:
 
 
 def reason_for(task: str) -> str:
-    """Why a task is unsound, often free or guarded; empty otherwise."""
+    """Return why a task is unsound, often free or guarded; empty otherwise."""
     return "; ".join(table[task] for table in (KNOWN_UNSOUND, OFTEN_FREE, GUARDED) if task in table)

@@ -33,11 +33,12 @@ acre draws one category of question at size 1, all three from size 5."""
 
 @functools.cache
 def reasoning_gym() -> types.ModuleType:
-    """The package, imported on first use. Restores Python's global random state, which one of its imports draws from.
+    """Import the package on first use. Restores Python's global random state, which one of its imports draws from.
 
     Raises:
         ConfigError: another version than the audited one is installed, or it cannot be imported.
     """
+    # Before the import: another version may not even have what this module looks up in it.
     check_audited()
     state = random.getstate()
     try:
@@ -70,7 +71,7 @@ class UpstreamDataset:
         return UpstreamDataset, (self.task, self.options)
 
     def make(self, seed: int, item: str = "") -> dict[str, Any]:
-        """The entry of `seed`.
+        """Make the entry of a seed.
 
         Args:
             seed: in [0, 2³²).
@@ -86,17 +87,20 @@ class UpstreamDataset:
             warm = self._warm
             config = copy.copy(warm.config)
             config.seed = seed
+            # The class of the warm instance, in which the fixes are.
             if self.task in COMPUTED_AT_CREATION:
                 dataset = type(warm)(config)
                 if hasattr(warm, "_generators"):
                     dataset._generators = warm.generators
                 entry = dataset[seed % config.size]
             else:
+                # A copy, so that the warm instance keeps nothing of this draw.
                 dataset = copy.copy(warm)
                 dataset.config, dataset.seed = config, seed
                 entry = dataset[0]
         if not isinstance(entry.get("question"), str) or not isinstance(entry.get("metadata"), dict):
             raise ValueError("its entry has no question or no metadata")
+        # A task may have no stored answer (None), but an empty text could never be given.
         answer = entry.get("answer")
         if isinstance(answer, str) and not answer.strip():
             raise UnusableItemError("its answer is empty, which no response may be")

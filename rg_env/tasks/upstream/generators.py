@@ -21,7 +21,7 @@ import types
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from rg_env.tasks.upstream import UnusableItemError
 
@@ -29,7 +29,7 @@ from rg_env.tasks.upstream import UnusableItemError
 
 
 def rebind(function: Any, scope: dict[str, Any]) -> Any:
-    """A copy of the function that looks up its globals in `scope`."""
+    """Return a copy of the function that looks up its globals in `scope`."""
     copied = types.FunctionType(
         function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
     )
@@ -38,12 +38,13 @@ def rebind(function: Any, scope: dict[str, Any]) -> Any:
 
 
 def with_globals(function: Any, **replaced: Any) -> Any:
-    """A copy of the function with some of its globals replaced."""
+    """Return a copy of the function with some of its globals replaced."""
     return rebind(function, {**function.__globals__, **replaced})
 
 
 def override(dataset: Any, **methods: Any) -> None:
     """Replace methods of this one instance; unlike plain attributes they survive `copy.copy`."""
+    # A class of its own, since Python looks up special methods such as __getitem__ in the class only.
     cls = type(dataset)
     dataset.__class__ = type(cls.__name__, (cls,), {"__module__": cls.__module__, **methods})
 
@@ -62,6 +63,7 @@ class _SortedSet(set[str]):
         return iter(sorted(super().__iter__()))
 
     def __sub__(self, other: Any) -> _SortedSet:
+        # set.__sub__ gives a plain set, and the generators choose from the letters that are left.
         return _SortedSet(super().__sub__(other))
 
 
@@ -72,10 +74,10 @@ def _sort_letters(dataset: Any) -> None:
 
 def _sort_neighbors(dataset: Any) -> None:
     """word_ladder: its breadth-first search iterates over sets of words, so the ladder found varies."""
-    dataset.word_graphs = {
-        length: {word: tuple(sorted(neighbors)) for word, neighbors in graph.items()}
-        for length, graph in dataset.word_graphs.items()
-    }
+    graphs = {}
+    for length, graph in dataset.word_graphs.items():
+        graphs[length] = {word: tuple(sorted(neighbors)) for word, neighbors in graph.items()}
+    dataset.word_graphs = graphs
 
 
 def _sort_monomials(dataset: Any) -> None:
@@ -87,6 +89,7 @@ def _sort_monomials(dataset: Any) -> None:
 
     def item(self: Any, index: int) -> Any:
         entry = cls.__getitem__(self, index)
+        # The monomials are in order by now; the list of variables in the metadata still comes from a set.
         entry["metadata"]["variables"].sort()
         return entry
 
@@ -108,43 +111,72 @@ def solve_swap(
         (`w` or `B`, from, to) of each move; None if there is no solution.
     """
     squares = sorted(board)
+    # A set of squares is an integer with a bit for each, so that a state is small and compares fast.
     bit_of = {square: 1 << number for number, square in enumerate(squares)}
-    jumps = [(bit_of[square], [bit_of[other] for other in board[square]]) for square in squares]
-    white, black = (sum(bit_of[square] for square, piece in pieces.items() if piece == color) for color in "wB")
+    jumps: list[tuple[int, list[int]]] = []
+    for square in squares:
+        near = [bit_of[other] for other in board[square]]
+        jumps.append((bit_of[square], near))
+    white = sum(bit_of[square] for square, piece in pieces.items() if piece == "w")
+    black = sum(bit_of[square] for square, piece in pieces.items() if piece == "B")
+
+    # Breadth first: the first state with the colors swapped is reached by a shortest way.
     state = (white, black, start_turn == "w")
-    seen, queue = {state}, deque[Any]([(state, None)])  # with the last move, and with that the one before it
+    seen = {state}
+    queue = deque[tuple[tuple[int, int, bool], _Move | None]]([(state, None)])
     while queue:
-        (whites, blacks, is_whites_turn), move = queue.popleft()
+        (whites, blacks, is_whites_turn), last = queue.popleft()
         if (whites, blacks) == (black, white):
-            moves = []
-            while move is not None:
-                move, color, *ends = move
-                moves.append((color, *(squares[end.bit_length() - 1] for end in ends)))
-            return moves[::-1]
-        mine, taken = whites if is_whites_turn else blacks, whites | blacks
+            return _moves_up_to(last, squares)
+        mine = whites if is_whites_turn else blacks
+        color = "w" if is_whites_turn else "B"
+        occupied = whites | blacks
         for here, near in jumps:
             for there in near:
-                if not here & mine or there & taken:
+                if not here & mine or there & occupied:
                     continue
                 moved = mine ^ here ^ there
                 state = (moved, blacks, False) if is_whites_turn else (whites, moved, True)
                 if state not in seen:
                     seen.add(state)
-                    queue.append((state, (move, "w" if is_whites_turn else "B", here, there)))
+                    queue.append((state, _Move(last, color, here, there)))
     return None
+
+
+class _Move(NamedTuple):
+    """A move of the search, with the one before it; squares are bits."""
+
+    before: _Move | None
+    color: str
+    start: int
+    end: int
+
+
+def _moves_up_to(last: _Move | None, squares: list[str]) -> list[tuple[str, str, str]]:
+    """Return the moves up to the last one, in the order of playing, with the names of their squares."""
+    moves = []
+    while last is not None:
+        start = squares[last.start.bit_length() - 1]
+        end = squares[last.end.bit_length() - 1]
+        moves.append((last.color, start, end))
+        last = last.before
+    moves.reverse()
+    return moves
 
 
 def _sort_fonts(dataset: Any) -> None:
     """figlet_font: it chooses from fonts in the order of the file system, and from those added to this machine."""
     item = type(dataset).__getitem__
     packaged = {file.name.split(".")[0] for file in importlib.resources.files("pyfiglet.fonts").iterdir()}
-    override(dataset, __getitem__=with_globals(item, OK_FONTS=sorted(packaged & {*item.__globals__["OK_FONTS"]})))
+    readable = set(item.__globals__["OK_FONTS"])
+    override(dataset, __getitem__=with_globals(item, OK_FONTS=sorted(packaged & readable)))
 
 
 def _own_numpy(dataset: Any) -> None:
     """pool_matrix: it seeds and draws from NumPy's global state."""
     import numpy
 
+    # A RandomState has what upstream calls of `numpy.random`: `seed` and `randint`.
     own = types.SimpleNamespace(**{**vars(numpy), "random": numpy.random.RandomState(0)})
     override(dataset, __getitem__=with_globals(type(dataset).__getitem__, np=own))
 
@@ -154,6 +186,7 @@ def _own_random(dataset: Any) -> None:
     rng = random.Random(0)
     generators = dataset.generators
     module = next(iter(generators.values())).__globals__
+    # All functions of the module, not the generators alone: the draw is in one that a generator calls.
     scope: dict[str, Any] = {**module, "random": rng}
     for name, function in module.items():
         if isinstance(function, types.FunctionType) and function.__globals__ is module:
@@ -172,6 +205,7 @@ def _compile_alone(dataset: Any) -> None:
     """bf: its compiler keeps functions and variables in module globals and prints dots."""
     from reasoning_gym.code.contrib.bfit.Compiler import Compiler, Optimizer
 
+    # From the inside out: `optimize` prints, the constructor calls it, and `compile` calls the constructor.
     optimize = with_globals(Optimizer.optimize, print=print_nothing)
     init = with_globals(Compiler.Compiler.__init__, optimize=optimize)
     compiler = type("Compiler", (Compiler.Compiler,), {"__init__": init})
@@ -185,6 +219,7 @@ def _compile_alone(dataset: Any) -> None:
 
 
 _BF_COMPILER = threading.Lock()
+"""Held while it compiles: its module globals are one set for all threads."""
 
 
 def _evaluate_integrals(dataset: Any) -> None:
@@ -197,6 +232,7 @@ def _evaluate_integrals(dataset: Any) -> None:
         if "Integral(" in entry["answer"]:
             import sympy
 
+            # The integrand is upstream's own text, never a response's: it may be evaluated.
             variable = sympy.Symbol(entry["metadata"]["variable"])
             integrand = sympy.parse_expr(entry["metadata"]["integrand"], local_dict={variable.name: variable})
             entry["answer"] = f"{sympy.integrate(integrand, variable)} + C"
@@ -226,30 +262,34 @@ def _is_pure(code: str) -> bool:
         nodes = list(ast.walk(ast.parse(code, _FILE)))
     except (SyntaxError, ValueError):
         return False
-    parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
-    for node in nodes:
-        match node:
-            case ast.Set() | ast.SetComp():
-                return False
-            case ast.Import(names=names) if any(not _is_pure_import(name.name, name.asname) for name in names):
-                return False
-            case ast.ImportFrom(module=str(module), names=names) if any(
-                not _is_pure_import(f"{module}.{name.name}", None) for name in names
-            ):
-                return False
-            case ast.ImportFrom(module=None):
-                return False
-            case ast.Name(id=name) if name in _IMPURE_NAMES or (name == "random" and name not in parameters):
-                return False
-            case ast.Attribute(attr=name) if name in _IMPURE_ATTRIBUTES:
-                return False
-            case ast.Attribute(value=ast.Name(id="np" | "numpy"), attr="random"):
-                return False
-            case ast.keyword(arg="where"):  # NumPy leaves the memory of the other places as it finds it
-                return False
-            case _:
-                pass
-    return True
+    # A parameter called `random` hides the module.
+    has_random = any(isinstance(node, ast.arg) and node.arg == "random" for node in nodes)
+    return all(_is_pure_node(node, has_random) for node in nodes)
+
+
+def _is_pure_node(node: ast.AST, has_random: bool) -> bool:
+    """Whether a node reads nothing outside, as far as it shows by itself."""
+    match node:
+        case ast.Set() | ast.SetComp():  # in the order of hashes
+            return False
+        case ast.Import(names=names):
+            return all(_is_pure_import(name.name, name.asname) for name in names)
+        case ast.ImportFrom(module=str(module), names=names):
+            return all(_is_pure_import(f"{module}.{name.name}", None) for name in names)
+        case ast.ImportFrom():  # `from . import …`
+            return False
+        case ast.Name(id="random"):
+            return has_random
+        case ast.Name(id=name):
+            return name not in _IMPURE_NAMES
+        case ast.Attribute(value=ast.Name(id="np" | "numpy"), attr="random"):
+            return False
+        case ast.Attribute(attr=name):
+            return name not in _IMPURE_ATTRIBUTES
+        case ast.keyword(arg="where"):  # NumPy leaves the memory of the other places as it finds it
+            return False
+        case _:
+            return True
 
 
 def _is_pure_import(path: str, alias: str | None) -> bool:
@@ -263,6 +303,7 @@ def _only_pure_snippets(dataset: Any) -> None:
     """codeio: it runs third-party snippets, some of which read sets, clocks, files or global random states; its class
     keeps the snippets of the latest instance, of any difficulty; and it prints."""
     warnings.filterwarnings("ignore", category=SyntaxWarning, module=_FILE)  # of snippets only
+    # Upstream's methods read the snippets from the class by its name: they get a namespace with this instance's.
     cls = type(dataset)
     own = types.SimpleNamespace(_jsonl_data=cls._jsonl_data)
 
@@ -276,6 +317,7 @@ def _only_pure_snippets(dataset: Any) -> None:
         if not _is_pure(f"{main_code}\n\n{input_generator_code}"):
             raise UnusableItemError("the snippet reads more than its arguments")
         pair = make_pair(self, main_code, input_generator_code, *args)
+        # Upstream swallows every exception of a snippet, and then has two empty dicts.
         if pair == ({}, {}):
             raise UnusableItemError("the snippet failed")
         if " at 0x" in repr(pair):
@@ -309,10 +351,12 @@ def _end_without_colors(dataset: Any) -> None:
     """arc_1d: for ten blocks it looks for ten different colors among nine, without end."""
     name = "recolor_blocks_from_palette"
     recolor, arguments = dataset.ARC_1D_TASKS[name]
-    dataset.ARC_1D_TASKS = {
-        **dataset.ARC_1D_TASKS,
-        name: (lambda rng, size, **options: recolor(_Colors(rng), size, **options), arguments),
-    }
+
+    def recolor_or_stop(rng: random.Random, size: int, **options: Any) -> Any:
+        return recolor(_Colors(rng), size, **options)
+
+    # A new dict: upstream's is the module's.
+    dataset.ARC_1D_TASKS = {**dataset.ARC_1D_TASKS, name: (recolor_or_stop, arguments)}
 
 
 def _stop_at_large_terms(dataset: Any) -> None:
@@ -334,23 +378,26 @@ def _stop_at_large_terms(dataset: Any) -> None:
 
 def _bound_search(dataset: Any) -> None:
     """sokoban: its search for a solution has no bound: 4 seconds in one of 64 draws, and more in rarer ones."""
+    # `can_move` is called once a move that the search tries: counting the calls bounds it without reading a clock,
+    # so that the same draws are given up on every machine.
     generate = dataset._generate
     solve = generate.__globals__["solve_astar"]
     search = solve.__globals__["astar"]
     move = search.__globals__["can_move"]
 
-    def bounded(**options: Any) -> Any:
-        tried = itertools.count(1)
+    def generate_bounded(**options: Any) -> Any:
+        numbers = itertools.count(1)
 
-        def counted(*arguments: Any) -> Any:
-            if next(tried) > SOKOBAN_MOVES:
+        def count_move(*arguments: Any) -> Any:
+            if next(numbers) > SOKOBAN_MOVES:
                 raise UnusableItemError("the search for its solution takes too long")
             return move(*arguments)
 
-        bounded_search = with_globals(search, can_move=counted)
-        return with_globals(generate, solve_astar=with_globals(solve, astar=bounded_search))(**options)
+        bounded_search = with_globals(search, can_move=count_move)
+        bounded_solve = with_globals(solve, astar=bounded_search)
+        return with_globals(generate, solve_astar=bounded_solve)(**options)
 
-    dataset._generate = bounded
+    dataset._generate = generate_bounded
 
 
 SOKOBAN_MOVES = 500_000

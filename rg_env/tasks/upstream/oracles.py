@@ -24,7 +24,7 @@ Entry = Mapping[str, Any]
 
 
 def correct(entry: dict[str, Any], men: Container[str] | None = None) -> dict[str, Any]:
-    """The entry with the correct answer; the entry itself if the task's stored answers are correct.
+    """Return the entry with the correct answer; the entry itself if the task's stored answers are correct.
 
     Args:
         men: the names of men in the task's options, if it has any.
@@ -33,15 +33,21 @@ def correct(entry: dict[str, Any], men: Container[str] | None = None) -> dict[st
         UnusableItemError: the question has no clear answer.
     """
     task = entry["metadata"]["source_dataset"]
+    # First of all: an answer without a clear question is not worth correcting.
     if task in _UNCLEAR and (reason := _UNCLEAR[task](entry)):
         raise UnusableItemError(reason)
+    # Its options may replace the names, and only whoever draws the item knows them.
     if task == "family_relationships":
         return _replaced(entry, _relation(entry, men))
     return _replaced(entry, CORRECTIONS[task](entry)) if task in CORRECTIONS else entry
 
 
 def corrected(entry: Entry) -> Entry:
-    """The entry with the answer that is most likely meant; the entry itself if its question cannot be read."""
+    """Return the entry with the answer that is most likely meant; the entry itself if its question cannot be read.
+
+    Raises:
+        KeyError: the entry names no task.
+    """
     correction = CORRECTIONS.get(entry["metadata"]["source_dataset"])
     if correction is None:
         return entry
@@ -49,6 +55,7 @@ def corrected(entry: Entry) -> Entry:
         if len(entry["question"]) > _LONGEST_QUESTION:
             return entry
         return _replaced(entry, correction(entry))
+    # An entry may come from anywhere, with any text or type in any place.
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         return entry
 
@@ -63,6 +70,7 @@ def _angle(entry: Entry) -> dict[str, Any]:
     if entry["metadata"]["task_type"] != "angle_measure":
         return {}
     a, b, c = (complex(float(x), float(y)) for x, y in _POINT.findall(entry["question"]))
+    # As complex numbers: the argument of this product is the angle from BA to BC.
     turn = (a - b).conjugate() * (c - b)
     return {"answer": f"{math.degrees(abs(math.atan2(turn.imag, turn.real))):.3f}°"}
 
@@ -78,6 +86,7 @@ def _last_round(entry: Entry) -> dict[str, Any]:
             result = "Chi"
         else:
             result = "Pass"
+        # Only now: a card does not form a triple or a sequence with itself.
         cards[new] += 1
         if not cards[old]:
             raise ValueError("it removes a card that is not there")
@@ -104,6 +113,11 @@ def _syllogism(entry: Entry) -> dict[str, Any]:
     return {"answer": "Yes" if valid else "No", "is_valid": valid}
 
 
+def _unclear_syllogism(entry: Entry) -> str:
+    _, unclear = _validity(entry["question"])
+    return unclear
+
+
 def _interval(entry: Entry) -> tuple[dict[str, Any], str]:
     """time_intervals: upstream truncates milliseconds, and drops the time of day after a weekday in parentheses.
 
@@ -111,6 +125,7 @@ def _interval(entry: Entry) -> tuple[dict[str, Any], str]:
         The fields to replace, and why the question has no clear answer (empty if it has one): the end is before the
         start; day and month can be swapped (03/04/2024); or truncating and rounding to whole minutes differ.
     """
+    # Start and end are read from the question: the metadata have them after upstream's mistakes.
     pattern = entry["metadata"]["format"]
     span = _SPAN.search(entry["question"])
     asked = _UNIT.search(entry["question"], span.end()) if span else None
@@ -129,23 +144,39 @@ def _interval(entry: Entry) -> tuple[dict[str, Any], str]:
     leftover = difference % timedelta(minutes=1)
     if unit.endswith("HH:MM") and leftover >= timedelta(seconds=30):
         unclear = "it is half a minute or more longer than the format can express"
-    shown = (str(start), str(end)) if "%d" in pattern else (str(start.time()), str(end.time()))
-    return {"answer": _interval_text(difference, unit), "start_time": shown[0], "end_time": shown[1]}, unclear
+    if "%d" in pattern:
+        start_time, end_time = str(start), str(end)
+    else:
+        start_time, end_time = str(start.time()), str(end.time())
+    answer = _interval_text(difference, unit)
+    return {"answer": answer, "start_time": start_time, "end_time": end_time}, unclear
+
+
+def _interval_fields(entry: Entry) -> dict[str, Any]:
+    fields, _ = _interval(entry)
+    return fields
+
+
+def _unclear_interval(entry: Entry) -> str:
+    _, unclear = _interval(entry)
+    return unclear
 
 
 def _swapped(written: tuple[str | Any, ...], pattern: str) -> timedelta | None:
-    """The interval with day and month swapped; None if that gives no date, or an end before the start."""
+    """Return the interval with day and month swapped; None if that gives no date, or an end before the start."""
     try:
         start, end = (datetime.strptime(text, pattern.replace("%m/%d", "%d/%m")) for text in written)
-    except ValueError:
+    except ValueError:  # there is no 13th month
         return None
     return end - start if end >= start else None
 
 
 def _interval_text(difference: timedelta, unit: str) -> str:
+    """Write an interval as the question asks for it, such as `HH:MM:SS`; what has no place there is cut off."""
     minutes, below = divmod(difference // timedelta(milliseconds=1), 60_000)
     hours, minutes = divmod(minutes, 60)
     seconds, milliseconds = divmod(below, 1000)
+    # Without a place for days, the hours go on after 23.
     days = ""
     if unit.startswith("D days"):
         days, hours = f"{hours // 24} days", hours % 24
@@ -192,9 +223,12 @@ CORRECTIONS: dict[str, Callable[[Entry], dict[str, Any]]] = {
     "family_relationships": _relation,
     "mahjong_puzzle": _last_round,
     "syllogism": _syllogism,
-    "time_intervals": lambda entry: _interval(entry)[0],
+    "time_intervals": _interval_fields,
 }
 """Task → the fields of an entry that are corrected, in time linear in its question."""
+
+
+# -- questions without a clear answer: why, and "" for a clear one
 
 
 def _colleagues(entry: Entry) -> str:
@@ -208,18 +242,26 @@ def _colleagues(entry: Entry) -> str:
 
 def _whole(entry: Entry) -> str:
     expression = entry["metadata"]["expression"]
-    return "" if "/" not in expression or solvers.is_whole(expression) else "it rounds a quotient, and does not say how"
+    if "/" not in expression or solvers.is_whole(expression):
+        return ""
+    return "it rounds a quotient, and does not say how"
 
 
 def _business_days(entry: Entry) -> str:
-    span = [date.fromisoformat(entry["metadata"].get(key, "2022-01-01")) for key in ("start_date", "end_date")]
-    ends_later = entry["metadata"]["task"] == "count_business_days" and span[0].year != span[1].year
-    return "it gives the year of the start to a date in the next year" if ends_later else ""
+    metadata = entry["metadata"]
+    # Other questions of the task have no such dates; these are read all the same, since a wrong one is an error.
+    start = date.fromisoformat(metadata.get("start_date", "2022-01-01"))
+    end = date.fromisoformat(metadata.get("end_date", "2022-01-01"))
+    if metadata["task"] == "count_business_days" and start.year != end.year:
+        return "it gives the year of the start to a date in the next year"
+    return ""
 
 
 def _letter_case(entry: Entry) -> str:
     letter, text = _LETTER.findall(entry["question"])[0]
-    return "" if text.count(letter) == text.lower().count(letter.lower()) else "it is not clear whether capitals count"
+    if text.count(letter) == text.lower().count(letter.lower()):
+        return ""
+    return "it is not clear whether capitals count"
 
 
 def _sign(entry: Entry) -> str:
@@ -239,6 +281,10 @@ def _bottom(entry: Entry) -> str:
     return "there are two ways to turn the bottom to the top" if "bottom" in entry["metadata"]["rotations"] else ""
 
 
+def _lost_variable(entry: Entry) -> str:
+    return "" if entry["metadata"]["variable"] in entry["metadata"]["equation"] else "0 = 0"
+
+
 _UNCLEAR: dict[str, Callable[[Entry], str]] = {
     "aiw": _colleagues,
     "basic_arithmetic": _whole,
@@ -249,9 +295,9 @@ _UNCLEAR: dict[str, Callable[[Entry], str]] = {
     "knight_swap": solvers.hidden_wall,
     "letter_counting": _letter_case,
     "power_function": _sign,
-    "simple_equations": lambda entry: "" if entry["metadata"]["variable"] in entry["metadata"]["equation"] else "0 = 0",
+    "simple_equations": _lost_variable,
     "survo": solvers.second_solution,
-    "syllogism": lambda entry: _validity(entry["question"])[1],
-    "time_intervals": lambda entry: _interval(entry)[1],
+    "syllogism": _unclear_syllogism,
+    "time_intervals": _unclear_interval,
     "tsumego": solvers.other_capture,
 }

@@ -72,7 +72,7 @@ os.register_at_fork(after_in_child=_start_anew)  # a fork has neither the thread
 @contextmanager
 def watched(task: str, item: str) -> Iterator[None]:
     """Log the draw in the block if it takes long."""
-    draw, watcher = object(), _watcher
+    draw, watcher = object(), _watcher  # the same one at the end, even if the process forks meanwhile
     watcher.begin(draw, task, item)
     try:
         yield
