@@ -121,7 +121,7 @@ def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:
 
 def _similar(key: str) -> str:
     """Say what an unknown name may mean, or where all names are."""
-    if groups := _groups_called(key):
+    if groups := _matching_groups(key):
         return f"did you mean {' or '.join(groups)}?"
     # By the last part, which is what people remember; of several settings with it, the one that is most like the key.
     common = [name for name in setting_names() if _NOBODY_SETS not in name]
@@ -135,10 +135,10 @@ def _similar(key: str) -> str:
     return f"{ours}; {FOREIGN_PAGE} has those of Atropos and older SkyRL"
 
 
-def _groups_called(key: str) -> list[str]:
+def _matching_groups(key: str) -> list[str]:
     """Return the setting `kind` of each group that is called like this, and the group of all of ours, `rg_dump`.
 
-    >>> _groups_called("length_penalty"), _groups_called("rg_dump.tasks")
+    >>> _matching_groups("length_penalty"), _matching_groups("rg_dump.tasks")
     (['environment.skyrl_gym.rg_dump.length_penalty.kind'], ['environment.skyrl_gym.rg_dump.tasks'])
     """
     group = PREFIX.rpartition(".")[2]

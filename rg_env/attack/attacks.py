@@ -102,26 +102,26 @@ _MALFORMED = (
 # -- shapes: length → a text of about that length
 
 
-def _nested(opening: str, closing: str, length: int) -> str:
+def _nest(opening: str, closing: str, length: int) -> str:
     """Return a text nested as deep as the length allows."""
     depth = length // len(opening + closing)
     return opening * depth + closing * depth
 
 
 def _unnamed_objects(length: int) -> str:
-    return _nested('{"":', "}", length - 2).replace(":}", ":{}}", 1)
+    return _nest('{"":', "}", length - 2).replace(":}", ":{}}", 1)
 
 
 def _named_objects(length: int) -> str:
-    return _nested('{"a":', "}", length - 2).replace(":}", ":{}}", 1)
+    return _nest('{"a":', "}", length - 2).replace(":}", ":{}}", 1)
 
 
 def _lists(length: int) -> str:
-    return _nested("[", "]", length)
+    return _nest("[", "]", length)
 
 
 def _brackets(length: int) -> str:
-    return _nested("(", ")", length - 1).replace("()", "(1)", 1)
+    return _nest("(", ")", length - 1).replace("()", "(1)", 1)
 
 
 def _many_keys(length: int) -> str:
@@ -247,7 +247,7 @@ def _last_line(question: str) -> str:
     return lines[-1] if lines else ""
 
 
-def _filled_blanks(question: str) -> str:
+def _fill_blanks(question: str) -> str:
     return block_of(question).replace("_", "1")
 
 
@@ -255,19 +255,19 @@ def _zeros(grid: Grid) -> Grid:
     return [["0"] * len(row) for row in grid]
 
 
-def _transposed(grid: Grid) -> Iterable[Iterable[str]]:
+def _transpose(grid: Grid) -> Iterable[Iterable[str]]:
     return zip(*grid, strict=True)
 
 
-def _turned_right(grid: Grid) -> Iterable[Iterable[str]]:
+def _turn_right(grid: Grid) -> Iterable[Iterable[str]]:
     return zip(*grid[::-1], strict=True)
 
 
-def _turned_over(grid: Grid) -> Grid:
+def _turn_over(grid: Grid) -> Grid:
     return [row[::-1] for row in grid[::-1]]
 
 
-def _one_row(grid: Grid) -> Grid:
+def _join_rows(grid: Grid) -> Grid:
     return [list(itertools.chain.from_iterable(grid))]
 
 
@@ -287,12 +287,12 @@ POLICIES: dict[str, Callable[[str], str | None]] = {
     "the smallest number": _number(min),
     "how many numbers": _number(len),
     "the sum of the numbers": _number(sum),
-    "the blanks filled by 1": _filled_blanks,
+    "the blanks filled by 1": _fill_blanks,
     "the grid, all 0": _grid(_zeros),
-    "the grid, transposed": _grid(_transposed),
-    "the grid, turned right": _grid(_turned_right),
-    "the grid, turned over": _grid(_turned_over),
-    "the grid, row by row": _grid(_one_row),
+    "the grid, transposed": _grid(_transpose),
+    "the grid, turned right": _grid(_turn_right),
+    "the grid, turned over": _grid(_turn_over),
+    "the grid, row by row": _grid(_join_rows),
     "the words, as a list": _words(lambda words: words),
     "the words, backward": _words(lambda words: words[::-1]),
     "the words, sorted": _words(sorted),

@@ -157,8 +157,8 @@ def _attack(spec: TaskSpec, counts: bool, items: int, scorer: Scorer, canary: st
         items = (len(drawn) + 1) // 2
     entries = drawn[: items + _OTHERS]
     # The first items are attacked; the attacks may know the answers of the others.
-    known = [str(entry["answer"]) for entry in entries if entry["answer"] is not None]
-    limit = often_right(known)
+    answers = [str(entry["answer"]) for entry in entries if entry["answer"] is not None]
+    limit = often_right(answers)
     others = [str(entry["answer"]) for entry in entries[items:] if entry["answer"] is not None]
     attacked = entries[:items]
 
@@ -252,8 +252,8 @@ def run_command(tasks: str | None, items: int) -> int:
         table.add_row(cell(result.task), counts, cell(holes), cell(result.best or "–"), *scores, style=style)
     console().print(table)
     failed = [result.task for result in attacked if result.fails]
-    counted = sum(result.counts for result in attacked)
-    print_text(f"\nholes that an answer can use: {', '.join(failed) or 'none'} ({len(failed)} of {counted} tasks)")
+    total = sum(result.counts for result in attacked)
+    print_text(f"\nholes that an answer can use: {', '.join(failed) or 'none'} ({len(failed)} of {total} tasks)")
     return 1 if failed else 0
 
 

@@ -112,10 +112,10 @@ def read(text: str, grammar: Grammar) -> Expression:
 def _check_text(text: str, grammar: Grammar) -> None:
     """Refuse what can be refused without parsing, so that the parser only sees texts of bounded size."""
     if match := _FOREIGN.search(text):
-        raise Refusal(_ADVICE.get(match[0], f"the character {_quoted(match[0])} is not allowed in an expression"))
+        raise Refusal(_ADVICE.get(match[0], f"the character {_quote(match[0])} is not allowed in an expression"))
     # Before Python's parser sees it, which warns of `1if` on the terminal.
     if match := _UNREADABLE_NUMBER.search(text):
-        shown = _quoted(match[0])
+        shown = _quote(match[0])
         raise Refusal(f"{shown} is not a number that can be read; write * for multiplication, and no leading zeros")
     tokens = TOKEN.findall(text)
     if max(map(len, tokens), default=0) > grammar.max_digits:
@@ -140,9 +140,9 @@ class _TreeReader:
             case ast.BinOp(op=ast.Mult() | ast.Div()):
                 return self._chain(node, _PRODUCT, depth + 1)
             case ast.BinOp(op=ast.Pow()):
-                return self._power(node, depth + 1)
+                return self._read_power(node, depth + 1)
             case ast.UnaryOp(op=ast.UAdd() | ast.USub()):
-                return self._signed(node, depth + 1)
+                return self._read_signed(node, depth + 1)
             case ast.Call(func=ast.Name(name), args=[_, *_], keywords=[]):
                 return self._call(name, node.args, depth + 1)
             case ast.Name(name):
@@ -150,15 +150,15 @@ class _TreeReader:
             case ast.Constant() if type(node.value) in (int, float):
                 return self._number(self._source(node))
         # Anything else that Python has, such as attributes, subscripts and comparisons.
-        raise Refusal(f"{_quoted(self._source(node))} is not arithmetic")
+        raise Refusal(f"{_quote(self._source(node))} is not arithmetic")
 
-    def _power(self, node: ast.BinOp, depth: int) -> Expression:
+    def _read_power(self, node: ast.BinOp, depth: int) -> Expression:
         sign = self._sign(node.op)
         base = self.read(node.left, depth)
         exponent = self.read(node.right, depth)
         return self._raise(base, exponent, f"({base.text}{sign}{exponent.text})")
 
-    def _signed(self, node: ast.UnaryOp, depth: int) -> Expression:
+    def _read_signed(self, node: ast.UnaryOp, depth: int) -> Expression:
         sign = self._sign(node.op)
         operand = self.read(node.operand, depth)
         value = operand.value
@@ -185,7 +185,7 @@ class _TreeReader:
         if name not in self._grammar.functions:
             if name in self._grammar.names:
                 raise Refusal(f"write * between {name} and the bracket")
-            raise Refusal(f"the function {_quoted(name)} is not allowed here")
+            raise Refusal(f"the function {_quote(name)} is not allowed here")
         arguments = [self.read(node, depth) for node in nodes]
         most = 2 if name in _WITH_TWO_ARGUMENTS else 1
         if len(arguments) > most:
@@ -203,20 +203,20 @@ class _TreeReader:
         # Other functions give numbers of about as many digits as their arguments have.
         top = sum(argument.top for argument in arguments)
         bottom = sum(argument.bottom for argument in arguments)
-        return self._bounded(top + 1, bottom + 1, None, text)
+        return self._bound(top + 1, bottom + 1, None, text)
 
     def _name(self, name: str) -> Expression:
         if name not in self._grammar.names:
             if name in self._grammar.functions:
                 raise Refusal(f"the function {name} needs its argument in brackets")
-            raise Refusal(f"the name {_quoted(name)} is not allowed here")
+            raise Refusal(f"the name {_quote(name)} is not allowed here")
         return Expression(name, CONSTANTS.get(name, 0.0), 0.0)
 
     def _number(self, source: str) -> Expression:
         """A number's text is its digits as they are written: sympy counts them, and 2. is not 2 there."""
         match = _NUMBER.fullmatch(source)
         if match is None:
-            raise Refusal(f"{_quoted(source)} is not a number that can be read")
+            raise Refusal(f"{_quote(source)} is not a number that can be read")
         whole, decimals, exponent = match.groups()
         if len(source) + abs(int(exponent or 0)) > self._grammar.max_digits:
             raise Refusal(f"a number has more than {self._grammar.max_digits} digits")
@@ -225,7 +225,7 @@ class _TreeReader:
         elif self._grammar.decimals:
             value = Fraction(source)
         else:
-            raise Refusal(f"{_quoted(source)} is not a whole number")
+            raise Refusal(f"{_quote(source)} is not a whole number")
         return Expression(source, _log(value.numerator), _log(value.denominator), value)
 
     def _source(self, node: ast.expr) -> str:
@@ -247,7 +247,7 @@ class _TreeReader:
             value = left.value + right.value if sign == "+" else left.value - right.value
         low, high = sorted((left.top + right.bottom, right.top + left.bottom))
         top = high + math.log10(1 + 10 ** (low - high))  # log10(10**low + 10**high)
-        return self._bounded(top, left.bottom + right.bottom, value)
+        return self._bound(top, left.bottom + right.bottom, value)
 
     def _product(self, sign: str, left: Expression, right: Expression) -> Expression:
         if sign == "/":
@@ -258,7 +258,7 @@ class _TreeReader:
         value = None
         if left.value is not None and right.value is not None:
             value = left.value * right.value
-        return self._bounded(left.top + right.top, left.bottom + right.bottom, value)
+        return self._bound(left.top + right.top, left.bottom + right.bottom, value)
 
     def _raise(self, base: Expression, exponent: Expression, text: str, times: int = 1) -> Expression:
         """Bound a power. Its value, which may be irrational, is not needed: the tasks with exact values allow none."""
@@ -270,9 +270,9 @@ class _TreeReader:
         if magnitude > limit:
             raise Refusal(f"an exponent is larger than {limit}")
         size = max(base.top, base.bottom) * magnitude
-        return self._bounded(size, size, None, text)
+        return self._bound(size, size, None, text)
 
-    def _bounded(self, top: float, bottom: float, value: Fraction | None, text: str = "") -> Expression:
+    def _bound(self, top: float, bottom: float, value: Fraction | None, text: str = "") -> Expression:
         if max(top, bottom) > self._grammar.max_digits:
             raise Refusal(f"it would compute numbers of more than {self._grammar.max_digits} digits")
         return Expression(text, top, bottom, value)
@@ -290,6 +290,6 @@ def _reason_unreadable(text: str) -> str:
     return "the text cannot be read as one expression; write * for multiplication, and all of it in one line"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     shown = text if len(text) <= 20 else text[:20] + "…"
     return f"`{shown}`" if shown.isprintable() else ascii(shown)

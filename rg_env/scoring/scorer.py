@@ -43,11 +43,11 @@ from rg_env.tasks.soundness import AUDITED_TASKS
 from rg_env.tasks.upstream.oracles import corrected
 
 _SHOWN = 80
-"""How many characters of a normalized answer `detail` shows."""
+"""Characters of a normalized answer that `detail` shows."""
 _MOST_BASELINES = 4096
-"""How many items' baselines a scorer keeps."""
+"""Items whose baselines a scorer keeps."""
 _MOST_PREPARED = 16
-"""How many processes are kept that have set up a user's task."""
+"""Processes that have set up a user's task and are kept."""
 
 
 class _ToLoguru(logging.Handler):

@@ -70,9 +70,9 @@ class QuestionStream:
             return self.at(self._order(turn)[position])
         return self.at(hash64("question", self.seed, self.split, self.task, index) % len(self.rows))
 
-    def at(self, place: int) -> Item:
+    def at(self, position: int) -> Item:
         """Return the item of a position in the file's order, counted from 0."""
-        row = self.rows[place]
+        row = self.rows[position]
         entry = {"question": row.question, "answer": row.answer, "metadata": self._metadata(row)}
         split = self.split.value
         item_id = ItemId(self.task, split, seed=0, number=row.number, options=self._mark)
@@ -98,9 +98,9 @@ class QuestionStream:
         # The row of this number may be another question now.
         if parts.options != self._mark:
             raise ConfigError(f"{parts}: {path} has changed since this id was given; its hash is now {self._mark}")
-        for place, row in enumerate(self.rows):
+        for position, row in enumerate(self.rows):
             if row.number == parts.number:
-                return self.at(place)
+                return self.at(position)
         raise ConfigError(f"{parts}: {path} has no row {parts.number} in the {self.split} split")
 
     def _metadata(self, row: Row) -> dict[str, Any]:

@@ -38,8 +38,8 @@ def correct(entry: dict[str, Any], men: Container[str] | None = None) -> dict[st
         raise UnusableItemError(reason)
     # Its options may replace the names, and only whoever draws the item knows them.
     if task == "family_relationships":
-        return _replaced(entry, _relation(entry, men))
-    return _replaced(entry, CORRECTIONS[task](entry)) if task in CORRECTIONS else entry
+        return _replace(entry, _relation(entry, men))
+    return _replace(entry, CORRECTIONS[task](entry)) if task in CORRECTIONS else entry
 
 
 def corrected(entry: Entry) -> Entry:
@@ -54,13 +54,13 @@ def corrected(entry: Entry) -> Entry:
     try:
         if len(entry["question"]) > _LONGEST_QUESTION:
             return entry
-        return _replaced(entry, correction(entry))
+        return _replace(entry, correction(entry))
     # An entry may come from anywhere, with any text or type in any place.
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         return entry
 
 
-def _replaced(entry: Entry, fields: dict[str, Any]) -> dict[str, Any]:
+def _replace(entry: Entry, fields: dict[str, Any]) -> dict[str, Any]:
     metadata = {key: value for key, value in fields.items() if key != "answer"}
     return {**entry, "answer": fields.get("answer", entry["answer"]), "metadata": {**entry["metadata"], **metadata}}
 
@@ -128,18 +128,18 @@ def _interval(entry: Entry) -> tuple[dict[str, Any], str]:
     # Start and end are read from the question: the metadata have them after upstream's mistakes.
     pattern = entry["metadata"]["format"]
     span = _SPAN.search(entry["question"])
-    asked = _UNIT.search(entry["question"], span.end()) if span else None
-    if span is None or asked is None or len(pattern) > _LONGEST_FORMAT:
+    unit_match = _UNIT.search(entry["question"], span.end()) if span else None
+    if span is None or unit_match is None or len(pattern) > _LONGEST_FORMAT:
         raise ValueError("the question has no start, end and format")
-    written, unit = span.groups(), asked[1]
-    start, end = (datetime.strptime(text, pattern) for text in written)
+    texts, unit = span.groups(), unit_match[1]
+    start, end = (datetime.strptime(text, pattern) for text in texts)
     unclear = ""
     difference = end - start
     if "%d" not in pattern:
         difference %= _DAY  # until midnight
     if difference < timedelta(0):
         unclear = "it ends before it starts"
-    if "%m/%d" in pattern and _swapped(written, pattern) not in (None, difference):
+    if "%m/%d" in pattern and _swap_day_and_month(texts, pattern) not in (None, difference):
         unclear = "day and month can be swapped"
     leftover = difference % timedelta(minutes=1)
     if unit.endswith("HH:MM") and leftover >= timedelta(seconds=30):
@@ -162,10 +162,10 @@ def _unclear_interval(entry: Entry) -> str:
     return unclear
 
 
-def _swapped(written: tuple[str | Any, ...], pattern: str) -> timedelta | None:
+def _swap_day_and_month(texts: tuple[str | Any, ...], pattern: str) -> timedelta | None:
     """Return the interval with day and month swapped; None if that gives no date, or an end before the start."""
     try:
-        start, end = (datetime.strptime(text, pattern.replace("%m/%d", "%d/%m")) for text in written)
+        start, end = (datetime.strptime(text, pattern.replace("%m/%d", "%d/%m")) for text in texts)
     except ValueError:  # there is no 13th month
         return None
     return end - start if end >= start else None

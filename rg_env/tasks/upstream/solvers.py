@@ -178,7 +178,7 @@ def other_capture(entry: Entry) -> str:
     captures: dict[str, int] = {}  # move → stones; columns have letters, and rows are counted from the bottom
     for y, row in enumerate(board):
         for x, cell in enumerate(row):
-            captured = _captured(board, (y, x)) if cell == "." else 0
+            captured = _count_captured(board, (y, x)) if cell == "." else 0
             if captured:
                 captures[f"{chr(ord('A') + x)}{len(board) - y}"] = captured
     # The question asks for the move that captures as many as possible, or only for one that captures.
@@ -188,7 +188,7 @@ def other_capture(entry: Entry) -> str:
     return "" if right == [entry["answer"]] else "the stored move is not the only one that captures"
 
 
-def _captured(board: list[list[str]], move: Square) -> int:
+def _count_captured(board: list[list[str]], move: Square) -> int:
     """White stones that a black stone on this empty square captures."""
     dead: set[Square] = set()
     for start in _near(board, move):
