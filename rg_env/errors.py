@@ -82,6 +82,7 @@ def need_number(
     # A bool is an int in Python, and true is no number in YAML.
     is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
     ok = is_number and at_least <= value <= at_most and above < value < below  # type: ignore[operator]
+    # Only the limits that were given are named.
     limits = {"of at least": at_least, "above": above, "at most": at_most, "below": below}
     bounds = " and ".join(f"{words} {limit}" for words, limit in limits.items() if abs(limit) != math.inf)
     kind = "whole number" if whole else "number"

@@ -35,7 +35,7 @@ class Stopwatch:
     __slots__ = ("_last", "began", "ended", "generation", "scoring")
 
     def __init__(self) -> None:
-        self.began = self.ended = time.time()
+        self.began = self.ended = time.time()  # for people; the seconds come from the monotonic clock
         self.generation = self.scoring = 0.0
         self._last = time.monotonic()
 

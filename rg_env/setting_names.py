@@ -128,6 +128,7 @@ def _similar(key: str) -> str:
     leaves = {name.rpartition(".")[2] for name in common}
     similar = get_close_matches(key.rpartition(".")[2], leaves, n=1, cutoff=0.8)
     names = [name for name in common if name.rpartition(".")[2] in similar]
+    # If none of these is near the whole key, all of them, unless they are too many for a line.
     names = get_close_matches(key, names, n=1, cutoff=0.8) or names
     if 0 < len(names) <= 3:
         return f"did you mean {' or '.join(names)}?"

@@ -100,6 +100,7 @@ class CPUInferenceClient(InferenceEngineInterface):
                 await self._quiet()
                 self._waiting.sort(key=lambda pair: pair[0].session)
                 batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
+                # Without those whose callers have given up.
                 batch = [(request, response) for request, response in batch if not response.cancelled()]
                 outcomes: list[Sample | Exception] = []
                 # An error is the outcome of each of the batch: whoever waits for one must not wait for ever.
@@ -107,6 +108,7 @@ class CPUInferenceClient(InferenceEngineInterface):
                     if batch:
                         outcomes += await self._actor.sample.remote([request for request, _ in batch])
                 except Exception as error:
+                    # Ray wraps what the actor raised; SkyRL, and whoever reads the line, wants the error itself.
                     cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else None
                     outcomes += [cause or error] * len(batch)
                 for (_, response), outcome in zip(batch, outcomes, strict=True):

@@ -43,6 +43,7 @@ def compute_score(
     Raises:
         ConfigError: the row has no item. ScorerPoolError: the answer could not be scored.
     """
+    # From the row: verl hands over the right answer only, and the scorer needs the whole item.
     item = Item.from_extra_info(extra_info)
     config = RGDumpConfig()
     scorer = shared_scorer(config.scorer)

@@ -84,6 +84,7 @@ def _divide_once(entry: Entry) -> Iterator[str]:
 
 def _copy_board(entry: Entry) -> Iterator[str]:
     """Yield the board as it is in the question, and an empty one."""
+    # The question ends with the board and a period.
     board = entry["question"][entry["question"].rindex("[[") :].strip().rstrip(".")
     yield from (board, board.replace("1", "0"))
 

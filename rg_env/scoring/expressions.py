@@ -117,6 +117,7 @@ def _check_text(text: str, grammar: Grammar) -> None:
     if match := _UNREADABLE_NUMBER.search(text):
         shown = _quote(match[0])
         raise Refusal(f"{shown} is not a number that can be read; write * for multiplication, and no leading zeros")
+    # The parser takes time and stack by the number of tokens, so it gets no more than an answer may need.
     tokens = TOKEN.findall(text)
     if max(map(len, tokens), default=0) > grammar.max_digits:
         raise Refusal(f"a number has more than {grammar.max_digits} digits")

@@ -73,6 +73,7 @@ def kimi(group: ScoredGroup, limit: int, settings: "LengthPenaltyConfig") -> Pen
     """
     low, high = min(group.lengths, default=0), max(group.lengths, default=0)
     shares = [0.5 - (length - low) / (high - low) if high > low else 0.0 for length in group.lengths]
+    # A short wrong answer gets no bonus.
     shares = [share if solved else min(0.0, share) for share, solved in zip(shares, group.solved, strict=True)]
     return Penalty([1.0] * len(shares), [settings.weight * share for share in shares])
 

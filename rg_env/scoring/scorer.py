@@ -192,7 +192,7 @@ class Scorer(AbstractContextManager["Scorer"]):
             if plain == answer or best.score == 1 or best.status in (Status.TIMEOUT, Status.CRASHED):
                 return best
             again = await score_text(plain)
-        except RGEnvError:
+        except RGEnvError:  # a mistake of the caller, or a fault of the machine
             raise
         except guard.BrokenEntry as broken:
             return AnswerScore.without_score(Status.ERROR, str(broken))

@@ -112,6 +112,7 @@ def why_cut(task: str) -> dict[str, str]:
     """Return the levels that are not usable (`bottom`, `top`, `between`, `all`, upstream's `defaults`), and why."""
     if not attributes_of(task):
         return {"all": "reasoning-gym has no curriculum for it"}
+    # A curriculum that nobody has tried is not used: its levels may be solved by a constant.
     entry = _record().get(task, {"unusable": "its levels were not tried"})
     all_levels = {"all": entry["unusable"]} if "unusable" in entry else {}
     return all_levels | entry.get("cut", {})

@@ -96,6 +96,7 @@ class TaskMix:
                     chosen[name] = TaskSpec(name, entry.weight, options, named=is_exact, file=entry.file)
         if not chosen:
             raise ConfigError("tasks names no task: leave it out for the default mix, or name some (`rg-env tasks`)")
+        # Sorted, so that equal mixes written in another order draw the same rows.
         kept = sorted((task for task in chosen.values() if task.weight > 0), key=lambda task: task.name)
         if not kept:
             raise ConfigError("tasks: the weights sum to 0; give at least one task a weight above 0")

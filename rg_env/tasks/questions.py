@@ -115,6 +115,7 @@ class QuestionStream:
     @functools.lru_cache(maxsize=2)  # noqa: B019  (two lists, for as long as the stream lives)
     def _order(self, turn: int) -> Sequence[int]:
         """Return the places of all rows in the order of a pass."""
+        # Two are kept: rows of a pass may be asked for after the next one has begun.
         key = functools.partial(hash64, "pass", self.seed, self.split, self.task, turn)
         return sorted(range(len(self.rows)), key=key)
 
