@@ -114,8 +114,8 @@ def why_cut(task: str) -> dict[str, str]:
         return {"all": "reasoning-gym has no curriculum for it"}
     # A curriculum that nobody has tried is not used: its levels may be solved by a constant.
     entry = _record().get(task, {"unusable": "its levels were not tried"})
-    all_levels = {"all": entry["unusable"]} if "unusable" in entry else {}
-    return all_levels | entry.get("cut", {})
+    reasons: dict[str, str] = dict(entry.get("cut", {}))
+    return {"all": entry["unusable"]} | reasons if "unusable" in entry else reasons
 
 
 @functools.cache
