@@ -26,7 +26,7 @@ Entry = Mapping[str, Any]
 
 
 def draw_entries(task: TaskSpec, fewest: int, most: int) -> list[Entry]:
-    """Entries of a task. A file may have fewer than the fewest.
+    """Draw entries of a task. A file may have fewer than the fewest.
 
     Raises:
         ValueError: the task makes too few. Also whatever the generator of a user's task raises.
@@ -34,6 +34,7 @@ def draw_entries(task: TaskSpec, fewest: int, most: int) -> list[Entry]:
     if task.file is not None:
         return list(itertools.islice(_draws_of_file(task.name, task.file), max(fewest, most)))
     draws = _draws(task.name, 10 * max(fewest, most))
+    # The fewest whatever they take; more of them only as long as that is cheap.
     entries = list(itertools.islice(draws, fewest))
     if len(entries) < fewest:
         raise ValueError("it makes too few items")
@@ -53,7 +54,7 @@ def _draws(task: str, tries: int) -> Iterator[Entry]:
 
 
 def _draws_of_file(task: str, file: QuestionFile) -> Iterator[Entry]:
-    """The questions for training, then those for evaluation, in an order of neither file."""
+    """Yield the questions for training, then those for evaluation, in an order of neither file."""
     for split in Split:
         try:
             stream = QuestionStream(task, file, 0, split)

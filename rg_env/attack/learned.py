@@ -1,4 +1,4 @@
-"""What a policy learns by heart from items with their answers, without solving any question.
+"""Rules that a policy learns by heart from items with their answers, without solving any question.
 
 Two kinds of rule: one answer where a count of the question, or a ratio of two, is above a threshold, and another answer
 elsewhere; and the answer of the most similar question that is known. Counted are words, signs such as `++`, and pairs
@@ -41,7 +41,7 @@ class Count(NamedTuple):
 
 
 def learned_rules(questions: Sequence[str], answers: Sequence[str]) -> list[Attack]:
-    """The best rule of one count, the best of a ratio of two, and the most similar question.
+    """Fit the best rule of one count, the best of a ratio of two, and the most similar question.
 
     Args:
         questions, answers: of the known items, at least one.
@@ -49,13 +49,15 @@ def learned_rules(questions: Sequence[str], answers: Sequence[str]) -> list[Atta
     rules = [_most_similar(questions, answers)]
     counts = counts_of(questions)
     values = _values(counts, questions)
-    for names, columns, of in (_single(counts, values), _ratios(counts, values)):
-        split = _best_split(columns, [canonical(answer) for answer in answers])
+    canonical_answers = [canonical(answer) for answer in answers]
+    for name_of, columns, function_of in (_single(counts, values), _ratios(counts, values)):
+        split = _best_split(columns, canonical_answers)
         if split is None:
             continue
-        above, below = (_spelled(answers, text) for text in (split.above, split.below))
-        count = of(split.row)
-        name = f"`{above}` if {names(split.row)} is above {split.threshold:.4g}, else `{below}`"
+        above = _spelling_of(split.above, answers)
+        below = _spelling_of(split.below, answers)
+        count = function_of(split.row)
+        name = f"`{above}` if {name_of(split.row)} is above {split.threshold:.4g}, else `{below}`"
         rules.append(Attack(name, _threshold_rule(count, split.threshold, above, below)))
     return rules
 
@@ -64,8 +66,8 @@ def _most_similar(questions: Sequence[str], answers: Sequence[str]) -> Attack:
     known = [_trigrams(question) for question in questions]
 
     def answer(question: str) -> str:
-        asked = _trigrams(question)
-        likeness = [len(asked & other) / max(1, len(asked | other)) for other in known]
+        trigrams = _trigrams(question)
+        likeness = [len(trigrams & other) / max(1, len(trigrams | other)) for other in known]
         return answers[likeness.index(max(likeness))]
 
     return Attack(f"the answer to the most similar of {len(known)} questions", answer)
@@ -73,15 +75,15 @@ def _most_similar(questions: Sequence[str], answers: Sequence[str]) -> Attack:
 
 def _trigrams(question: str) -> frozenset[str]:
     text = question[-_COMPARED:]
-    return frozenset(text[place : place + 3] for place in range(max(1, len(text) - 2)))
+    return frozenset(text[start : start + 3] for start in range(max(1, len(text) - 2)))
 
 
 def _threshold_rule(of: Callable[[str], float], threshold: float, above: str, below: str) -> Callable[[str], str]:
     return lambda question: above if of(question) > threshold else below
 
 
-def _spelled(answers: Sequence[str], text: str) -> str:
-    """An answer as the items have it, of its canonical form."""
+def _spelling_of(text: str, answers: Sequence[str]) -> str:
+    """Return the first answer of the items with this canonical form."""
     return next(answer for answer in answers if canonical(answer) == text)
 
 
@@ -89,9 +91,10 @@ def _spelled(answers: Sequence[str], text: str) -> str:
 
 
 def counts_of(questions: Sequence[str]) -> list[Count]:
-    """What is counted in the questions of a task: what is not equally often in all of them."""
+    """Return what is worth counting in the questions of a task: what is not equally often in all of them."""
     tokens = [Counter([*_TOKEN.findall(question), *_PAIR.findall(question)]) for question in questions]
     varying: Counter[str] = Counter()
+    # How many questions differ from the commonest number of a token.
     for token in set().union(*tokens):
         times = Counter(of_question[token] for of_question in tokens)
         varying[token] = len(questions) - times.most_common(1)[0][1]
@@ -102,6 +105,7 @@ def counts_of(questions: Sequence[str]) -> list[Count]:
 
 def _function_of(token: str) -> Callable[[str], float]:
     pattern = None
+    # Pairs and words as a whole; of signs, every occurrence. Pairs overlap: `1 1 1` has two.
     if " " in token:
         pattern = re.compile(rf"(?<!\S)(?={re.escape(token)}(?!\S))")
     elif re.fullmatch(r"\w+", token):
@@ -115,34 +119,73 @@ def _numbers(question: str) -> list[float]:
     return [float(number) for number in re.findall(r"\d{1,15}", question)]
 
 
+def _count_words(question: str) -> int:
+    return len(question.split())
+
+
+def _count_different_words(question: str) -> int:
+    return len(set(question.split()))
+
+
+def _count_lines(question: str) -> int:
+    return question.count("\n") + 1
+
+
+def _count_numbers(question: str) -> int:
+    return len(_numbers(question))
+
+
+def _largest_number(question: str) -> float:
+    return max(_numbers(question), default=0.0)
+
+
+def _sum_of_numbers(question: str) -> float:
+    return sum(_numbers(question))
+
+
+def _count_zeros(question: str) -> int:
+    return question.count("0")
+
+
+def _count_ones(question: str) -> int:
+    return question.count("1")
+
+
 _MEASURES = [
     Count("the length", len),
-    Count("the number of words", lambda question: len(question.split())),
-    Count("the number of different words", lambda question: len(set(question.split()))),
-    Count("the number of lines", lambda question: question.count("\n") + 1),
-    Count("the number of numbers", lambda question: len(_numbers(question))),
-    Count("the largest number", lambda question: max(_numbers(question), default=0.0)),
-    Count("the sum of the numbers", lambda question: sum(_numbers(question))),
-    Count("the number of digits 0", lambda question: question.count("0")),
-    Count("the number of digits 1", lambda question: question.count("1")),
+    Count("the number of words", _count_words),
+    Count("the number of different words", _count_different_words),
+    Count("the number of lines", _count_lines),
+    Count("the number of numbers", _count_numbers),
+    Count("the largest number", _largest_number),
+    Count("the sum of the numbers", _sum_of_numbers),
+    Count("the number of digits 0", _count_zeros),
+    Count("the number of digits 1", _count_ones),
 ]
 
 
 def _values(counts: Sequence[Count], questions: Sequence[str]) -> Columns:
-    return np.array([[count.of(question) for question in questions] for count in counts], dtype=np.float64)
+    rows = []
+    for count in counts:
+        rows.append([count.of(question) for question in questions])
+    return np.array(rows, dtype=np.float64)
 
 
-def _single(
-    counts: Sequence[Count], values: Columns
-) -> tuple[Callable[[int], str], Columns, Callable[[int], Callable[[str], float]]]:
-    """The counts themselves: their names, values and functions, by row."""
-    return lambda row: counts[row].name, values, lambda row: counts[row].of
+class _Candidates(NamedTuple):
+    """Values to be split by a threshold, and by row the name and the function of a question that gave them."""
+
+    name_of: Callable[[int], str]
+    columns: Columns
+    function_of: Callable[[int], Callable[[str], float]]
 
 
-def _ratios(
-    counts: Sequence[Count], values: Columns
-) -> tuple[Callable[[int], str], Columns, Callable[[int], Callable[[str], float]]]:
-    """As `_single`, for every count by every other. One more than the second is divided by, which may be 0."""
+def _single(counts: Sequence[Count], values: Columns) -> _Candidates:
+    """The counts themselves."""
+    return _Candidates(lambda row: counts[row].name, values, lambda row: counts[row].of)
+
+
+def _ratios(counts: Sequence[Count], values: Columns) -> _Candidates:
+    """Divide every count by every other, plus one, since the other may be 0."""
     size = len(counts)
     first, second = np.divmod(np.arange(size * size), size)
     different = first != second
@@ -156,7 +199,7 @@ def _ratios(
         above, below = counts[first[row]].of, counts[second[row]].of
         return lambda question: above(question) / (below(question) + 1)
 
-    return name, columns, of
+    return _Candidates(name, columns, of)
 
 
 # -- thresholds
@@ -172,11 +215,12 @@ class _Split(NamedTuple):
 
 
 def _best_split(columns: Columns, answers: Sequence[str]) -> _Split | None:
-    """None if no threshold is better than one answer for all."""
+    """Find the best threshold of all rows; None if none is better than one answer for all."""
     classes = [text for text, _ in Counter(answers).most_common(_MOST_CLASSES)]
     order = np.argsort(columns, axis=1, kind="stable")
     ordered = np.take_along_axis(columns, order, axis=1)
-    is_class = np.array([[answer == text for answer in answers] for text in classes], dtype=np.int32)
+    texts = np.array(answers, dtype=object)
+    is_class = np.array([texts == text for text in classes], dtype=np.int32)
     # For each class, row and place: how often it is right among the questions up to that place.
     below = np.cumsum(is_class[:, order], axis=2)
     above = below[:, :, -1:] - below
@@ -184,12 +228,10 @@ def _best_split(columns: Columns, answers: Sequence[str]) -> _Split | None:
     # Between equal values there is no threshold; the last place puts all questions on one side.
     best[:, :-1][ordered[:, 1:] == ordered[:, :-1]] = 0
     best[:, -1] = 0
-    row, place = np.unravel_index(int(best.argmax()), best.shape)
-    if best[row, place] <= Counter(answers).most_common(1)[0][1]:
+    row, last = np.unravel_index(int(best.argmax()), best.shape)  # the last place below the threshold
+    if best[row, last] <= Counter(answers).most_common(1)[0][1]:
         return None
-    return _Split(
-        row=int(row),
-        threshold=float(ordered[row, place] + ordered[row, place + 1]) / 2,
-        above=classes[int(above[:, row, place].argmax())],
-        below=classes[int(below[:, row, place].argmax())],
-    )
+    threshold = float(ordered[row, last] + ordered[row, last + 1]) / 2
+    answer_above = classes[int(above[:, row, last].argmax())]
+    answer_below = classes[int(below[:, row, last].argmax())]
+    return _Split(int(row), threshold, answer_above, answer_below)

@@ -125,7 +125,7 @@ def attack_tasks(
 
 
 def _learned_hits(entries: Sequence[Entry], limit: float) -> tuple[list[Hit], Hit]:
-    """Rules that are learned from one half of the items and too often right on the other; and the best of all.
+    """Return the rules that are learned from one half of the items and too often right on the other; and the best one.
 
     Right is here what is the item's own answer, so that nothing needs to be scored.
     """
