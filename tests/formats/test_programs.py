@@ -325,6 +325,7 @@ def test_a_signal_leaves_no_part_of_a_dump(number, tmp_path, monkeypatch):
 
     def write_and_end(self, records):
         written = write(self, records)
+        written.result(10)
         assert list((tmp_path / "out").glob("*.part"))
         signal.raise_signal(number)
         return written
