@@ -91,8 +91,9 @@ def guarded(
 ) -> Guarded:
     """Put a scorer into processes that can be killed.
 
-    Each call runs in a process of its own, a fork of one that has imported the function and called it with the
-    examples, but never with an argument of `score`. So random generators begin every call in the same state.
+    Unless `fresh=False`, each call runs in a process of its own, a fork of one that has imported the function and
+    called it with the examples, but never with an argument of `score`. So random generators begin every call in the
+    same state.
 
     Args:
         scorer: `module:function` or `module.function`, or a function at the top of a module. It returns a number or a
@@ -124,7 +125,8 @@ def guarded(
     _need(all(pairs), "examples", examples, right)
     _need(fresh or not pairs, "examples", examples, "need fresh=True")
     modules = [make_answerer.__module__, path.partition(":")[0]]
-    # What the processes make ready: they import this function by its name, and it makes what answers the calls.
+    # The target, which the processes make ready: they import `make_answerer` by its name, and call it with the path of
+    # the function. What it returns answers the calls.
     target = pickle.dumps((make_answerer.__module__, make_answerer.__name__, path))
     preparation = pickle.dumps((target, pairs)) if fresh else b""
     memory_mb = _MEMORY_MB if sandbox else 0

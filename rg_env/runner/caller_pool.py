@@ -235,7 +235,7 @@ class ScorerPool:
         self._ending: asyncio.Task[None] | None = None
         self._failure: str | None = None
         self.jobs = 0
-        """How many jobs wait for a worker or have one."""
+        """How many jobs wait for a worker or have one. For who decides which pool can be closed."""
         self._running = 0
         """How many of them have one, or are about to get one."""
 
@@ -269,9 +269,9 @@ class ScorerPool:
         self._running += 1
         try:
             for attempt in range(_TRIES):
-                # These say that the worker ended or lied, wherever they come from: its start, `ask`, or `check`.
-                # `_borrowed` has killed it by then. The answer may be innocent (an OOM killer), so it gets a second
-                # worker; after that the loop ends, and with it the job as CRASHED.
+                # These say that the worker ended or lied: in `ask`, or in what `check` saw. `_borrowed` has killed it by
+                # then. The answer may be innocent (an OOM killer), so it gets a second worker; after that the loop
+                # ends, and with it the job as CRASHED.
                 with suppress(EOFError, OSError, ProtocolError):
                     async with self._borrowed(target, is_new=attempt > 0) as worker:
                         return check(await self._ask(worker, target, arguments))
@@ -365,6 +365,7 @@ class ScorerPool:
                 self._check_usable()  # closed meanwhile, with the server's files
                 if server is not None and server is self._server:
                     reason = self._replace(server, error)
+                # The server has hung while it imported or prepared: a new one would hang as long, for every attempt.
                 if isinstance(error, TimeoutError) and self._preparation and server and not server.has_started:
                     raise JobFailedError(Failure.ERROR, f"it was not ready in {START_SECONDS:g} s") from None
         self._check_usable()

@@ -47,8 +47,9 @@ class Limit(NamedTuple):
     """How long a worker may take, in seconds.
 
     Attributes:
-        cpu: CPU time that its process may use, or time that it may sleep. Infinite where it may have threads and
-            children, whose time its process does not show: then only wall time counts.
+        cpu: CPU time that its process may use. One that sleeps when so much wall time is over has used it up, too: it
+            waits for something that does not come. Infinite where it may have threads and children, whose time its
+            process does not show: then only wall time counts.
         wall: time that it may take in any case.
     """
 
@@ -211,6 +212,7 @@ class Worker:
             if has_server_ended():
                 raise EOFError("the server has ended")
             await self._wait_for_message(min(end - monotonic(), _LOOKS_FOR_SERVER))
+        # It has seen no argument yet, so what it says is believed.
         self.pid, missing, self.is_forked_ready = json.loads(first)
         _warn_about(tuple(f"{name} ({reason})" for name, reason in missing.items()))
 
@@ -222,6 +224,7 @@ class Worker:
         """
         end, before = monotonic() + limit.wall, self._cpu_seconds()
         await self._send(pickle.dumps((target, arguments)), limit.wall)
+        # It cannot use up its CPU time in less wall time, so the first look comes after that.
         pause = min(limit.cpu, end - monotonic())
         while True:
             # 1. Wait for the reply until it may be too late.
@@ -230,7 +233,8 @@ class Worker:
             if reply is not None:
                 return _decode(reply)
             # 2. Is it? It had at least `limit.cpu` seconds of wall time by now. One that waits for a core is not asleep
-            # but runnable, so a single look tells that it waits for something else, and this time counts.
+            # but runnable, so a single look tells that it waits for something else, and this time counts. One that was
+            # stopped, or waits for a disk, is not asleep either: that is the machine's doing, and excused.
             used = self._cpu_seconds() - before
             left = end - monotonic()
             is_asleep = limit.cpu < math.inf and self._is_asleep()

@@ -71,7 +71,9 @@ class Server:
         except Exception:
             if examples:
                 raise
-            return  # each worker will try it, and reply why it cannot
+            # Without an answerer the workers are not forked ready: the caller asks each to make the target ready first,
+            # and gets the reason as the error of that call.
+            return
         for arguments, value in examples:
             reply = self._answerers[target](pickle.dumps(arguments))
             if reply != value:
@@ -100,6 +102,7 @@ class Server:
             while os.getppid() == self._parent:
                 self._reap()
                 try:
+                    # One command: all have this size, and are sent whole.
                     command, fds, _, _ = socket.recv_fds(self._control, COMMAND.size, 1)
                 except TimeoutError:
                     continue
@@ -155,7 +158,7 @@ class Server:
 
 def _kill(pid: int) -> None:
     """Kill a worker, and its process group if it has got that far."""
-    # Just after the fork it has no group of its own yet, and is killed by its pid alone.
+    # Both, always: just after the fork it has no group of its own yet, and later its children are in its group.
     for kill in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
