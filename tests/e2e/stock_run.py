@@ -3,9 +3,11 @@
 import json
 import sys
 from pathlib import Path
+from unittest import mock
 
 import ray
 from skyrl.train.config import SkyRLTrainConfig
+from skyrl.train.entrypoints import main_base
 from skyrl.train.entrypoints.main_base import BasePPOExp
 from skyrl.train.utils import validate_cfg
 
@@ -16,6 +18,12 @@ from rg_env.cpu.experiment import CPUMixin, cpu_ray
 
 class CPUExperiment(CPUMixin, BasePPOExp):
     """SkyRL's own experiment, with workers and a sampler for the CPU."""
+
+    def get_train_dataset(self):
+        """SkyRL's dataset, read in this process: SkyRL starts eight for sixteen rows, and each imports torch."""
+        of_skyrl = main_base.PromptDataset
+        with mock.patch.object(main_base, "PromptDataset", lambda **named: of_skyrl(**named | {"num_workers": 1})):
+            return super().get_train_dataset()
 
 
 def settings(folder):
