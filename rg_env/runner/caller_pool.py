@@ -269,8 +269,8 @@ class ScorerPool:
         self._running += 1
         try:
             for attempt in range(_TRIES):
-                # These say that the worker ended or lied: in `ask`, or in what `check` saw. `_borrowed` has killed it by
-                # then. The answer may be innocent (an OOM killer), so it gets a second worker; after that the loop
+                # These say that the worker ended or lied: in `ask`, or in what `check` saw. `_borrowed` has killed it
+                # by then. The answer may be innocent (an OOM killer), so it gets a second worker; after that the loop
                 # ends, and with it the job as CRASHED.
                 with suppress(EOFError, OSError, ProtocolError):
                     async with self._borrowed(target, is_new=attempt > 0) as worker:
