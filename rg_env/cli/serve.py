@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import socket
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rg_env.cli.options import Imports, Tasks, import_tasks
-from rg_env.errors import RGEnvError, need
+from rg_env.errors import ConfigError, RGEnvError, need
 from rg_env.output import print_line
+
+if TYPE_CHECKING:
+    from rg_env.runner.caller_guarded import Guarded
 
 TOKEN_VARIABLE = "RG_ENV_TOKEN"
 _LOCAL = ("127.0.0.1", "::1", "localhost")
@@ -42,11 +46,9 @@ def serve(
       rg-env serve --scorer my_module:my_scorer --workers 8
       RG_ENV_TOKEN=secret rg-env serve --host 0.0.0.0
     """
-    import uvicorn
-
     from rg_env.integrations.desk import Desk
-    from rg_env.integrations.serve import GRACE_SECONDS, make_app
-    from rg_env.scoring import Scorer, guarded
+    from rg_env.integrations.serve import run
+    from rg_env.scoring import Scorer
     from rg_env.tasks import TaskMix
 
     need(token or host in _LOCAL, "--host", host, f"other machines could ask; set {TOKEN_VARIABLE}, or --token")
@@ -54,7 +56,7 @@ def serve(
     need(is_number or workers == "auto", "--workers", workers, "must be auto, or a number of at least 1")
     import_tasks(imports)
     count = int(workers) if is_number else workers
-    function = guarded(scorer, timeout=timeout, workers=count) if scorer else None
+    function = _load(scorer, timeout, count) if scorer else None
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # :: stands for every address, IPv4's too
@@ -65,7 +67,23 @@ def serve(
     if tasks:
         desk.tasks = TaskMix.parse(tasks)
     print_line(f"listening on http://{host}:{listener.getsockname()[1]} (Ctrl-C ends it)")
-    config = uvicorn.Config(
-        make_app(desk), log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
-    )
-    uvicorn.Server(config).run(sockets=[listener])
+    run(desk, listener, lambda: print_line(f"ended; scored {_counts(desk.scored)}"))
+
+
+def _load(scorer: str, timeout: float, workers: int | str) -> Guarded:
+    """The function that --scorer names. Raises ConfigError."""
+    from rg_env.scoring import guarded
+
+    try:
+        return guarded(scorer, timeout=timeout, workers=workers)
+    except ConfigError as error:
+        # The message names the argument of `guarded`, which nobody has typed here.
+        raise ConfigError(str(error).replace("guarded=", "--scorer=", 1)) from error
+
+
+def _counts(scored: Mapping[str, int]) -> str:
+    """`3 answers (2 ok, 1 timeout)`."""
+    total = sum(scored.values())
+    answers = f"{total:,} answer{'' if total == 1 else 's'}"
+    parts = ", ".join(f"{count:,} {status}" for status, count in sorted(scored.items()))
+    return f"{answers} ({parts})" if parts else answers

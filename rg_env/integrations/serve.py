@@ -16,18 +16,24 @@ import hmac
 import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from socket import socket
 from urllib.parse import urlsplit
 
+import uvicorn
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse
 from loguru import logger
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rg_env import __version__
 from rg_env.errors import RGEnvError, describe
+from rg_env.integrations.catalog import advise, as_json, as_page, fields_at, kinds_of
 from rg_env.integrations.desk import Desk, RefusedError
 from rg_env.integrations.dialects import nemo_gym, reward_models, scores
+from rg_env.integrations.mistakes import explain
 from rg_env.integrations.reply import Reply, error_reply
 
 DIALECTS: tuple[Callable[[Desk], APIRouter], ...] = (scores.routes, nemo_gym.routes, reward_models.routes)
@@ -35,6 +41,26 @@ GRACE_SECONDS = 30
 """How long SIGTERM waits for the answers that are being scored."""
 _PAUSE_SECONDS = 10
 """After which a client that sends no more of its body is given up."""
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, and what is to be said at its end: it raises its signal again before `run` returns."""
+
+    def __init__(self, config: uvicorn.Config, at_end: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._at_end = at_end
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        self._at_end()
+
+
+def run(desk: Desk, listener: socket, at_end: Callable[[], None]) -> None:
+    """Serve on this socket until SIGTERM or Ctrl-C, then call `at_end`."""
+    config = uvicorn.Config(
+        make_app(desk), log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
+    )
+    _Server(config, at_end).run(sockets=[listener])
 
 
 def make_app(desk: Desk) -> FastAPI:
@@ -47,13 +73,25 @@ def make_app(desk: Desk) -> FastAPI:
         if desk.function:
             desk.function.close()
 
-    app = FastAPI(title="rg_env", lifespan=close_at_the_end)
+    # FastAPI's own pages of documentation load their JavaScript from the network.
+    app = FastAPI(title="rg_env", version=__version__, docs_url=None, redoc_url=None, lifespan=close_at_the_end)
     app.add_middleware(_Gate, desk=desk)
     app.add_exception_handler(HTTPException, _refuse_route)
     app.add_exception_handler(RequestValidationError, _refuse_body)
 
+    @app.get("/", response_model=None)
+    async def requests() -> Reply:
+        """All requests."""
+        return Reply({"rg_env": app.version, "requests": as_json(kinds_of(app.openapi()))})
+
+    @app.get("/docs", response_model=None)
+    async def docs() -> HTMLResponse:
+        """The same as a page."""
+        return HTMLResponse(as_page(kinds_of(app.openapi())))
+
     @app.get("/health", response_model=None)
     async def health() -> Reply:
+        """Workers, waiting answers, and counts by status."""
         return Reply({"workers": desk.scorer.workers, "waiting": desk.waiting, "scored": dict(desk.scored)})
 
     if desk.function is not None:
@@ -64,10 +102,13 @@ def make_app(desk: Desk) -> FastAPI:
     return app
 
 
-def _refuse_route(_: Request, error: Exception) -> Response:
+def _refuse_route(request: Request, error: Exception) -> Response:
     """A path that does not exist, or a body that FastAPI cannot read."""
     assert isinstance(error, HTTPException)
-    return error_reply(error.status_code, error.detail)
+    why = error.detail
+    if error.status_code in (404, 405):
+        why = advise(kinds_of(request.app.openapi()), request.method, request.url.path)
+    return error_reply(error.status_code, why)
 
 
 def _refuse_body(request: Request, error: Exception) -> Response:
@@ -75,9 +116,8 @@ def _refuse_body(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     if "json" not in request.headers.get("content-type", ""):
         return error_reply(422, "send the body as JSON, with the header Content-Type: application/json")
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body")
-    return error_reply(422, f"{where or 'body'}: {first['msg']}")
+    fields = fields_at(kinds_of(request.app.openapi()), request.method, request.url.path)
+    return error_reply(422, explain(error, fields))
 
 
 class _Gate:

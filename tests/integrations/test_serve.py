@@ -93,18 +93,24 @@ def test_responses_and_answers_get_the_verdicts_of_the_scorer(server: SimpleName
         ("/score", b"\xff\xfe", 422, ""),
         ("/score", {"item": GCD}, 422, "send either `response`"),
         ("/score", {"item": GCD, "answer": "1", "response": "1"}, 422, "send either `response`"),
-        ("/score", {"item": GCD, "anwser": "1"}, 422, "anwser: Extra inputs are not permitted"),
-        ("/score", {"item": GCD, "answer": 5}, 422, "answer"),
+        ("/score", {"item": GCD, "anwser": "1"}, 422, "anwser is unknown; did you mean answer?"),
+        ("/score", {"item": GCD, "zz": "1"}, 422, "zz is unknown; it has entry, item, task"),
+        ("/score", {"item": GCD, "answer": 5}, 422, "answer must be a string or a list, not 5"),
+        ("/score", {"item": GCD, "answer": ["1", 5]}, 422, "answer must be a string or a list of strings"),
+        ("/score", [1], 422, "the body must be a JSON object, not a list; it has entry"),
         ("/score", {"answer": "5"}, 422, "name the item"),
         ("/score", {"item": "gdc-train-42-0", "answer": "1"}, 422, "unknown task 'gdc'; did you mean"),
         ("/score", {"item": "gcd", "answer": "1"}, 422, ""),
         ("/score", {"entry": {"question": "?"}, "answer": "1"}, 422, "the entry names no task"),
         ("/score", {"entry": {"question": "?"}, "task": "nope", "answer": "1"}, 422, "unknown task 'nope'"),
-        ("/score", {"item": GCD, "answer": "1", "format": "loose"}, 422, "format"),
+        ("/score", {"item": GCD, "answer": "1", "format": "loose"}, 422, "format must be strict or lenient"),
         ("/verify", {"question": "?"}, 422, "a row needs"),
         ("/reward", {"query": ["x"], "labels": []}, 422, "differ in length"),
-        ("/reward", {"response": "x"}, 422, "label"),
-        ("/nowhere", {}, 404, "Not Found"),
+        ("/reward", {"response": "x"}, 422, "label is missing; it has prompt, response, label"),
+        ("/reward", {"query": "x", "labels": []}, 422, "query must be a list"),
+        ("/nowhere", {}, 404, "POST /score, POST /verify"),
+        ("/scores", {}, 404, "did you mean /score?"),
+        ("/health", {}, 405, "/health takes GET, not POST"),
     ],
 )
 def test_what_cannot_be_scored_is_one_line_and_no_score(
@@ -114,6 +120,15 @@ def test_what_cannot_be_scored_is_one_line_and_no_score(
     reply = server.post(path, content=content, headers={"Content-Type": "application/json"})
     assert (reply.status_code, list(reply.json())) == (status, ["error"])
     assert why in reply.json()["error"] and "\n" not in reply.json()["error"]
+
+
+def test_the_server_says_what_it_answers_without_a_network(server: SimpleNamespace) -> None:
+    listed = {f"{kind['method']} {kind['path']}": kind for kind in server.get("/").json()["requests"]}
+    assert listed.keys() >= {"POST /score", "POST /verify", "POST /reward", "GET /tasks", "GET /health"}
+    assert all(kind["about"] for kind in listed.values())
+    assert "answer" in listed["POST /score"]["fields"]
+    page = server.get("/docs").text
+    assert "POST /score" in page and not re.search("<script|<link|https?://", page)
 
 
 def test_a_body_that_is_not_declared_as_json_is_told_the_header(server: SimpleNamespace) -> None:
@@ -280,9 +295,18 @@ def test_a_function_of_ones_own_and_the_end_of_the_server() -> None:
         server.client.close()
         assert server.process.wait(30) in (0, -signal.SIGTERM, 143)
         assert psutil.wait_procs(children, timeout=10)[1] == []
+        assert server.process.stdout.read().splitlines()[-1] == "ended; scored 4 answers (1 error, 3 ok)"
 
 
 AT_MOST_ONE = "a request has at most 1 answers; send several requests"
+
+
+def test_a_scorer_that_is_not_there_is_named_as_it_was_typed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "rg_env", "serve", "--scorer", "json:nope"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("rg-env: --scorer='json:nope': ") and done.stderr.count("\n") == 1
 
 
 def test_half_a_body_does_not_keep_the_server() -> None:

@@ -27,16 +27,18 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.post("/verify", response_model=None)
     async def verify_row(body: dict[str, Any]) -> Reply:
-        """The row with its reward."""
+        """A row of NeMo Gym's data, with its reward."""
         return Reply(await verify(desk, body))
 
     @router.post("/seed_session", response_model=None)
     @router.post("/close_session", response_model=None)
     async def session(body: dict[str, Any]) -> Reply:
+        """For NeMo Gym's agents; there is no state."""
         return Reply({name: body[name] for name in ("resources_session_id",) if name in body})
 
     @router.get("/reverify_mode", response_model=None)
     async def reverify_mode() -> Reply:
+        """That a row may be verified again."""
         return Reply("stateless")
 
     return router

@@ -6,10 +6,11 @@ again.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel
+from pydantic import BaseModel, Discriminator, Tag
 
 from rg_env.choices import ResponseFormat
 from rg_env.integrations.desk import Desk, RefusedError, find_item
@@ -33,13 +34,23 @@ class RewardsRequest(BaseModel):
     labels: list[Any]
 
 
+def _caller(body: object) -> str:
+    return "openrlhf" if isinstance(body, Mapping) and "query" in body else "slime"
+
+
+# One of the two, so that a mistake is told for the caller that it is.
+AnyRequest = Annotated[
+    Annotated[RewardRequest, Tag("slime")] | Annotated[RewardsRequest, Tag("openrlhf")], Discriminator(_caller)
+]
+
+
 def routes(desk: Desk) -> APIRouter:
     """POST /reward."""
     router = APIRouter()
 
     @router.post("/reward", response_model=None)
-    async def reward(request: RewardRequest | RewardsRequest) -> Reply:
-        """A number for slime, `{"rewards": […]}` for OpenRLHF. A label is an item, as `find_item` takes it."""
+    async def reward(request: AnyRequest) -> Reply:
+        """A number for slime, `{"rewards": […]}` for OpenRLHF. A label is an item: an entry, a row, or an id."""
         if isinstance(request, RewardRequest):
             (single,) = await _rewards(desk, [request.response], [request.label])
             return Reply(single)

@@ -46,11 +46,12 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.get("/tasks", response_model=None)
     async def tasks() -> Reply:
+        """The tasks of Reasoning Gym."""
         return Reply([asdict(task) for task in list_tasks()])
 
     @router.post("/score", response_model=None)
     async def score(request: ScoreRequest) -> Reply:
-        """The verdict of each response or answer."""
+        """The verdict of each response or answer to an item of Reasoning Gym."""
         return Reply({"verdicts": [_verdict(result) for result in await _score(desk, request)]})
 
     return router
