@@ -359,8 +359,11 @@ class ReasoningGymDataset(Rows):
 
     def item_of_run(self, number: int) -> Item:
         """Return the item of row `number` of a run, which may be beyond the size: a later epoch has new rows."""
-        source = self._source
-        return source.item(self.mix.pick(hash64("task", source.seed, source.split, number)), number)
+        return self._source.item(self.task_of_run(number), number)
+
+    def task_of_run(self, number: int) -> TaskSpec:
+        """Return the task of row `number`, without making its item."""
+        return self.mix.pick(hash64("task", self._source.seed, self._source.split, number))
 
 
 class EvalSet(Rows):

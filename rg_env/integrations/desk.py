@@ -1,19 +1,24 @@
 """What the requests of every dialect share: the scorers and their queue, the items that requests name, and refusals.
 
-Invariant: a place in the queue is given back when its answer is scored, or its client has left.
+Invariant: a place in the queue is given back when its answer is scored, or its client has left. A client takes at most
+half of the queue if others have asked lately; alone it leaves an eighth of it to whoever comes next.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from rg_env.choices import ResponseFormat
 from rg_env.dataset import item_of_id
 from rg_env.errors import ConfigError
+from rg_env.integrations.turns_of_clients import Turns
 from rg_env.runner.caller_guarded import Guarded
 from rg_env.scoring import AnswerScore, Scorer, Violation
 from rg_env.tasks import Item, TaskMix, decode_entry
@@ -21,9 +26,11 @@ from rg_env.tasks.question_file import SCORER_KEY
 from rg_env.tasks.registry import check_name, check_options
 
 _LONGEST_ID, _MOST_MADE = 200, 4096
-_AT_ONCE_PER_WORKER = 4
-"""Answers of one request that wait in the scorers' queue, for each worker: no worker idles, and other requests get
-their turn between them."""
+_BOXED = re.compile(r"\\boxed\{([^}]+)\}")
+_MAKERS = 4
+"""Items that are made at the same time, in threads: some tasks take seconds for one."""
+CLIENT: ContextVar[str] = ContextVar("CLIENT", default="")
+"""Whose request is being answered: the address that it came from."""
 _NO_ITEM = "name the item: an entry of Reasoning Gym, or an id such as chain_sum-train-42-0"
 
 
@@ -62,7 +69,8 @@ class Desk:
         host: the address that the server was told to listen on.
         most_waiting: answers that may be scored, or wait for it, at the same time; a request has at most half as many.
         most_bytes: of a request.
-        tasks: the task mix with the files of questions that ids may name.
+        tasks: the task mix of episodes, with the files of questions that ids may name.
+        rows: of each split, for episodes.
         scored: answers by status.
         made: items by their ids.
     """
@@ -74,9 +82,16 @@ class Desk:
     host: str = "127.0.0.1"
     most_bytes: int = 16 << 20
     tasks: TaskMix | None = None
+    rows: int = 10_000
     waiting: int = 0
     scored: Counter[str] = field(default_factory=Counter)
     made: dict[str, RequestedItem] = field(default_factory=dict)
+    _waiting_of: Counter[str] = field(default_factory=Counter)
+    _making: Turns = field(default_factory=partial(Turns, _MAKERS))
+
+    def __post_init__(self) -> None:
+        # One more than there are workers, so that none waits for this process between two answers.
+        self._turns = Turns(self.scorer.workers + 1)
 
     async def run[T](self, calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
         """The results of calls that score an answer each.
@@ -84,22 +99,56 @@ class Desk:
         Raises:
             RefusedError: the request has too many answers, or the queue has no room for all of them now.
         """
-        most = max(1, self.most_waiting // 2)
-        if len(calls) > most:
-            raise RefusedError(413, f"a request has at most {most:,} answers; send several requests")
-        if self.waiting + len(calls) > self.most_waiting:
-            raise RefusedError(503, f"more than {self.most_waiting:,} answers would be waiting; try again")
-        places = asyncio.Semaphore(_AT_ONCE_PER_WORKER * self.scorer.workers)
+        client = CLIENT.get()
+        self.check_room(len(calls))
 
         async def run_in_turn(call: Callable[[], Awaitable[T]]) -> T:
-            async with places:
+            async with self._turns.turn(client):
                 return await call()
 
-        self.waiting += len(calls)
+        self._count(client, len(calls))
         try:
             return await asyncio.gather(*map(run_in_turn, calls))
         finally:
-            self.waiting -= len(calls)
+            self._count(client, -len(calls))
+
+    def check_room(self, answers: int) -> None:
+        """Refuse a request with so many answers if the queue has no room for them. Raises as `run`."""
+        most = max(1, self.most_waiting // 2)
+        if answers > most:
+            raise RefusedError(413, f"a request has at most {most:,} answers; send several requests")
+        if self.waiting + answers > self.most_waiting:
+            raise RefusedError(503, f"more than {self.most_waiting:,} answers would be waiting; try again")
+        client = CLIENT.get()
+        share = self.most_waiting - self.most_waiting // 8 if self._turns.is_alone(client) else most
+        if self._waiting_of[client] + answers > share:
+            raise RefusedError(503, f"more than {share:,} of your answers would be waiting; try again")
+
+    def _count(self, client: str, answers: int) -> None:
+        self.waiting += answers
+        self._waiting_of[client] += answers
+        if not self._waiting_of[client]:
+            del self._waiting_of[client]
+
+    async def make[T](self, function: Callable[[], T]) -> T:
+        """What a function that makes an item returns. It runs in a thread, when it is its client's turn."""
+        client = CLIENT.get()
+        begun = False
+
+        async def make_in_turn() -> T:
+            nonlocal begun
+            async with self._making.turn(client):
+                begun = True
+                return await asyncio.to_thread(function)
+
+        making = asyncio.ensure_future(make_in_turn())
+        try:
+            # A thread cannot be ended, so it keeps its turn until it is done, even if its client leaves.
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            if not begun:
+                making.cancel()
+            raise
 
     async def score_responses(self, pairs: Sequence[tuple[RequestedItem, str]], **how: Any) -> list[ScoredText]:
         """The scores of responses; `how` as in `Scorer.score_response`."""
@@ -107,6 +156,15 @@ class Desk:
         verdicts = await self.run([partial(score, item.entry, text, item.config, **how) for item, text in pairs])
         self.scored.update(verdict.scored.status.value for verdict in verdicts)
         return [ScoredText(verdict.scored, verdict.parsed.answer, verdict.parsed.violation) for verdict in verdicts]
+
+    async def score_free_text(self, item: RequestedItem, text: str) -> ScoredText:
+        """The score of a text with an answer block, or else a box, or else nothing but the answer."""
+        (result,) = await self.score_responses([(item, text)], format=ResponseFormat.LENIENT)
+        if result.violation is Violation.NO_ANSWER and text.strip():
+            boxed = _BOXED.search(text)
+            answer = boxed[1] if boxed else text
+            (result,) = await self.score_answers(item, [answer.strip()])
+        return result
 
     async def score_answers(self, item: RequestedItem, answers: Sequence[str]) -> list[ScoredText]:
         """The scores of bare answers to one item."""
@@ -143,7 +201,7 @@ async def find_item(desk: Desk, item: object, task: str | None = None, options: 
 async def _item_of_id(desk: Desk, item_id: str) -> RequestedItem | None:
     if item_id in desk.made:
         return desk.made[item_id]
-    item = await asyncio.to_thread(item_of_id, item_id, desk.tasks)  # some tasks take seconds to make an item
+    item = await desk.make(partial(item_of_id, item_id, desk.tasks))
     if item is None:
         return None
     if len(desk.made) > _MOST_MADE:

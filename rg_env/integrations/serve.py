@@ -31,12 +31,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rg_env import __version__
 from rg_env.errors import RGEnvError, describe
 from rg_env.integrations.catalog import advise, as_json, as_page, fields_at, kinds_of
-from rg_env.integrations.desk import Desk, RefusedError
-from rg_env.integrations.dialects import nemo_gym, reward_models, scores
+from rg_env.integrations.desk import CLIENT, Desk, RefusedError
+from rg_env.integrations.dialects import nemo_gym, ors, reward_models, scores
+from rg_env.integrations.episodes import Episodes
 from rg_env.integrations.mistakes import explain
 from rg_env.integrations.reply import Reply, error_reply
 
 DIALECTS: tuple[Callable[[Desk], APIRouter], ...] = (scores.routes, nemo_gym.routes, reward_models.routes)
+DIALECTS_WITH_SESSIONS: tuple[Callable[[Episodes], APIRouter], ...] = (ors.routes,)
 GRACE_SECONDS = 30
 """How long SIGTERM waits for the answers that are being scored."""
 _PAUSE_SECONDS = 10
@@ -63,7 +65,7 @@ def run(desk: Desk, listener: socket, at_end: Callable[[], None]) -> None:
     _Server(config, at_end).run(sockets=[listener])
 
 
-def make_app(desk: Desk) -> FastAPI:
+def make_app(desk: Desk, episodes: Episodes | None = None) -> FastAPI:
     """The server over these scorers, which it closes at its end."""
 
     @asynccontextmanager
@@ -92,13 +94,19 @@ def make_app(desk: Desk) -> FastAPI:
     @app.get("/health", response_model=None)
     async def health() -> Reply:
         """Workers, waiting answers, and counts by status."""
-        return Reply({"workers": desk.scorer.workers, "waiting": desk.waiting, "scored": dict(desk.scored)})
+        return Reply(
+            {"status": "healthy", "workers": desk.scorer.workers, "waiting": desk.waiting, "scored": dict(desk.scored)}
+        )
 
     if desk.function is not None:
         app.include_router(scores.function_routes(desk, desk.function))
         return app
     for routes in DIALECTS:
         app.include_router(routes(desk))
+    if episodes is None:
+        episodes = Episodes(desk)
+    for routes_of in DIALECTS_WITH_SESSIONS:
+        app.include_router(routes_of(episodes))
     return app
 
 
@@ -141,6 +149,8 @@ class _Gate:
             has_replied = True
             await send(message)
 
+        address = scope.get("client")
+        CLIENT.set(address[0] if address else "")
         try:
             self._check(Headers(scope=scope))
             body = await self._read(receive)
@@ -156,7 +166,7 @@ class _Gate:
 
     def _check(self, headers: Headers) -> None:
         """Refuse who may not ask, and what is too long by its own account."""
-        token = headers.get("authorization", "").removeprefix("Bearer ")
+        token = headers.get("authorization", "").removeprefix("Bearer ") or headers.get("x-api-key", "")
         if not self._desk.token:
             _check_host(headers.get("host"), self._desk.host)
         elif not hmac.compare_digest(token.encode(), self._desk.token.encode()):
@@ -197,7 +207,8 @@ def _check_host(host: str | None, own: str) -> None:
         return
     with suppress(ValueError):
         name = urlsplit(f"//{host}").hostname or ""
-        if name in ("localhost", own):
+        # Names below localhost lead to this machine by definition (RFC 6761); the SDK of ORS puts a name in front.
+        if name in ("localhost", own) or name.endswith(".localhost"):
             return
         ipaddress.ip_address(name)
         return
@@ -207,11 +218,17 @@ def _check_host(host: str | None, own: str) -> None:
 async def _answer(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> Reply | None:
     """Call the route, and cancel it if its client leaves before the reply. Returns an error if the route raised."""
 
+    leaving = asyncio.ensure_future(_until_gone(receive))
+    parts: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
     async def replay() -> Message:
-        return {"type": "http.request", "body": body, "more_body": False}
+        if parts:
+            return parts.pop()
+        # Whoever streams a reply asks for more until the client has left.
+        await asyncio.shield(leaving)
+        return {"type": "http.disconnect"}
 
     asking = asyncio.ensure_future(_reply_or_error(app(scope, replay, send)))
-    leaving = asyncio.ensure_future(_until_gone(receive))
     try:
         await asyncio.wait({asking, leaving}, return_when=asyncio.FIRST_COMPLETED)
         return asking.result() if asking.done() else None

@@ -198,9 +198,9 @@ def test_deep_bodies_are_answered_or_refused_with_one_line(server: SimpleNamespa
 
 def test_without_a_token_only_names_of_this_machine_are_answered(server: SimpleNamespace) -> None:
     """A page whose name leads to this machine (DNS rebinding) is in a browser, which sends that name."""
-    for host in ("localhost", "127.0.0.1:8600", "[::1]:8600"):
+    for host in ("localhost", "127.0.0.1:8600", "[::1]:8600", "sessions.localhost"):
         assert asked_raw(server, f"Host: {host}").startswith(b"HTTP/1.1 422")
-    for host in ("evil.example", "evil.example:8600", "[evil", "127.0.0.1.evil.example"):
+    for host in ("evil.example", "evil.example:8600", "[evil", "127.0.0.1.evil.example", "localhost.evil.example"):
         assert asked_raw(server, f"Host: {host}").startswith(b"HTTP/1.1 403")
 
 

@@ -7,18 +7,14 @@ The sample is masked where the score says nothing about the answer (`AnswerScore
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter
 
-from rg_env.choices import ResponseFormat
 from rg_env.integrations.desk import Desk, RefusedError, find_item
 from rg_env.integrations.reply import Reply
-from rg_env.scoring import Status, Violation
-
-_BOXED = re.compile(r"\\boxed\{([^}]+)\}")
+from rg_env.scoring import Status
 
 
 def routes(desk: Desk) -> APIRouter:
@@ -50,9 +46,7 @@ async def verify(desk: Desk, body: dict[str, Any]) -> dict[str, Any]:
         raise RefusedError(422, "a row needs `question`, `answer`, `metadata` and `response`, as in NeMo Gym's data")
     item = await find_item(desk, {name: body.get(name) for name in ("question", "answer", "metadata")})
     text = _text_of(body["response"])
-    (result,) = await desk.score_responses([(item, text)], format=ResponseFormat.LENIENT)
-    if result.violation is Violation.NO_ANSWER and text.strip():
-        (result,) = await desk.score_answers(item, [_answer_without_block(text)])
+    result = await desk.score_free_text(item, text)
     scored = result.scored
     failed = scored.status not in (Status.OK, Status.REJECTED)
     return {
@@ -65,11 +59,6 @@ async def verify(desk: Desk, body: dict[str, Any]) -> dict[str, Any]:
         "failure_kind": "verifier_error" if failed else None,
         "failure_reason": f"{scored.status}: {scored.detail}" if failed else None,
     }
-
-
-def _answer_without_block(text: str) -> str:
-    boxed = _BOXED.search(text)
-    return (boxed[1] if boxed else text).strip()
 
 
 def _text_of(response: Mapping[str, Any]) -> str:

@@ -1,0 +1,234 @@
+"""Questions that a client is asked and answers once: what dialects with sessions share.
+
+Invariant: an episode has one verdict, of the first answer that could be scored, so nobody tries candidates until one is
+right. An answer that the machine could not score has no reward, and another one may be sent. Episodes end after
+`idle_seconds` without a request, there are at most `most` (of one client, half as many), and only who knows the key of
+an episode, which the server makes, has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+import time
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from loguru import logger
+
+from rg_env.config import RGDumpConfig
+from rg_env.dataset import ReasoningGymDataset, item_of_id
+from rg_env.errors import ConfigError, RGEnvError, describe
+from rg_env.integrations.desk import CLIENT, Desk, RefusedError, RequestedItem, ScoredText
+from rg_env.scoring import Status
+from rg_env.tasks import Item, Split
+
+MOST_EPISODES = 8192
+IDLE_SECONDS = 900.0
+_LONGEST_ID = 200
+
+
+class OverError(Exception):
+    """The episode has its verdict, or is waiting for it."""
+
+
+class Outcome(NamedTuple):
+    """What an answer has earned. `reward` is None where the machine could not score it."""
+
+    reward: float | None
+    status: str
+    violation: str = ""
+    detail: str = ""
+
+    @property
+    def done(self) -> bool:
+        return self.reward is not None
+
+
+@dataclass
+class Episode:
+    """A question, and the answer that is scored or was.
+
+    Attributes:
+        client: whose share of the episodes it takes.
+        task_id: names the answer to a client that has lost the connection and asks again.
+    """
+
+    item: Item
+    client: str = ""
+    task_id: str = ""
+    used: float = 0.0
+    answers: int = 0
+    scoring: asyncio.Task[Outcome] | None = None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """The verdict; None before there is one."""
+        if self.scoring is None or not self.scoring.done() or self.scoring.cancelled():
+            return None
+        return self.scoring.result()
+
+
+@dataclass
+class Episodes:
+    """The rows that clients may ask for, and their running episodes by key."""
+
+    desk: Desk
+    most: int = MOST_EPISODES
+    idle_seconds: float = IDLE_SECONDS
+    _running: OrderedDict[str, Episode] = field(default_factory=OrderedDict)
+    _of_client: Counter[str] = field(default_factory=Counter)
+    _rows: dict[Split, asyncio.Task[ReasoningGymDataset]] = field(default_factory=dict)
+    _secret: bytes = field(default_factory=partial(secrets.token_bytes, 16))
+
+    # Keys.
+
+    def new_key(self) -> str:
+        """A key for an episode. It is signed, not kept, so that keys of which nothing comes cost nothing."""
+        name = secrets.token_hex(16)
+        return f"{name}-{self._signature(name)}"
+
+    def _signature(self, name: str) -> str:
+        return hmac.new(self._secret, name.encode(), hashlib.sha256).hexdigest()[:32]
+
+    def check_key(self, key: str) -> None:
+        """Refuse a key that this server has not made: one that a client has thought of could be guessed by others."""
+        name, _, signature = key.partition("-")
+        if not hmac.compare_digest(signature.encode(), self._signature(name).encode()):
+            raise RefusedError(410, "this server has no such session: create one, and use the id that it gets")
+
+    # Rows.
+
+    async def rows(self, split: str) -> ReasoningGymDataset:
+        """The rows of a split, made when they are first asked for."""
+        if split not in list(Split):
+            raise RefusedError(422, f"split must be {' or '.join(Split)}, not {split[:40]!r}")
+        name = Split(split)
+        if name not in self._rows:
+            self._rows[name] = asyncio.ensure_future(asyncio.to_thread(self._make_rows, name))
+        making = self._rows[name]
+        try:
+            # Shielded, because others may wait for the same rows when this client leaves.
+            return await asyncio.shield(making)
+        except RGEnvError:
+            self._rows.pop(name, None)
+            raise
+
+    def _make_rows(self, split: Split) -> ReasoningGymDataset:
+        config = RGDumpConfig()
+        seed = config.seed if split is Split.TRAIN else config.eval_seed
+        return ReasoningGymDataset(self.desk.tasks, self.desk.rows, seed, split)
+
+    async def item_of_row(self, split: str, index: int) -> Item:
+        """The item of a row. Raises RefusedError: there is no such row."""
+        rows = await self.rows(split)
+        if not 0 <= index < len(rows):
+            raise RefusedError(422, f"index must be at least 0 and below {len(rows)}, not {index}")
+        try:
+            return await self.desk.make(partial(rows.item, index))
+        except ConfigError as error:
+            raise RefusedError(422, str(error)) from None
+
+    async def item_of_id(self, item_id: str) -> Item:
+        """The item of an id. Raises RefusedError: it names none."""
+        item = None
+        if len(item_id) <= _LONGEST_ID:
+            try:
+                item = await self.desk.make(partial(item_of_id, item_id, self.desk.tasks))
+            except (ConfigError, ValueError) as error:
+                raise RefusedError(422, str(error)) from None
+        if item is None:
+            raise RefusedError(422, f"{item_id[:40]!r} is no id of an item, such as chain_sum-train-42-0")
+        return item
+
+    # Episodes.
+
+    def start(self, key: str, item: Item) -> Episode:
+        """A new episode under this key. Raises RefusedError: there are too many."""
+        self._end_idle()
+        client = CLIENT.get()
+        share = max(1, self.most // 2)
+        if len(self._running) >= self.most or self._of_client[client] >= share:
+            raise RefusedError(503, f"{self._of_client[client]:,} of your sessions are open; end some, or try again")
+        episode = Episode(item, client, used=time.monotonic())
+        self._running[key] = episode
+        self._of_client[client] += 1
+        return episode
+
+    def find(self, key: str) -> Episode:
+        """The episode of this key, whose time begins anew. Raises RefusedError: there is none."""
+        self._end_idle()
+        if key not in self._running:
+            raise RefusedError(410, "this session is over, or was never created")
+        episode = self._running[key]
+        episode.used = time.monotonic()
+        self._running.move_to_end(key)
+        return episode
+
+    def get(self, key: str) -> Episode | None:
+        return self._running.get(key)
+
+    def end(self, key: str) -> None:
+        """Forget the episode; an answer that waits to be scored gives its place back."""
+        episode = self._running.pop(key, None)
+        if episode is None:
+            return
+        if episode.scoring is not None:
+            episode.scoring.cancel()
+        self._of_client[episode.client] -= 1
+        if not self._of_client[episode.client]:
+            del self._of_client[episode.client]
+
+    def _end_idle(self) -> None:
+        # The least recently used come first.
+        oldest = time.monotonic() - self.idle_seconds
+        while self._running:
+            key, episode = next(iter(self._running.items()))
+            if episode.used > oldest:
+                break
+            self.end(key)
+
+    def submit(self, episode: Episode, text: str, *, is_response: bool) -> asyncio.Task[Outcome]:
+        """Begin to score the answer of an episode. It goes on when its client loses the connection.
+
+        Args:
+            is_response: the text is a whole response (`Desk.score_free_text`), not the bare answer.
+
+        Raises:
+            OverError: the episode has its answer. RefusedError: the queue is full now.
+        """
+        if episode.scoring is not None:
+            outcome = episode.outcome
+            if outcome is None or outcome.done:
+                raise OverError("the question has been answered; start another session")
+        self.desk.check_room(1)
+        episode.answers += 1
+        episode.task_id = secrets.token_hex(16)
+        episode.scoring = asyncio.ensure_future(self._score(episode.item, text, is_response))
+        return episode.scoring
+
+    async def _score(self, item: Item, text: str, is_response: bool) -> Outcome:
+        requested = RequestedItem(item.entry, item.config)
+        try:
+            if is_response:
+                return _outcome(await self.desk.score_free_text(requested, text))
+            (result,) = await self.desk.score_answers(requested, [text])
+            return _outcome(result)
+        except Exception as error:
+            if not isinstance(error, (RefusedError, RGEnvError, OSError, MemoryError)):  # not of the machine
+                logger.opt(exception=error).warning("an answer could not be scored: {}", describe(error))
+            return Outcome(None, Status.ERROR.value, detail=describe(error))
+
+
+def _outcome(result: ScoredText) -> Outcome:
+    scored = result.scored
+    return Outcome(
+        reward=None if scored.excused else scored.score,
+        status=scored.status.value,
+        violation=result.violation.value if result.violation else "",
+        detail=scored.detail[:1000],
+    )
