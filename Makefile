@@ -9,10 +9,11 @@ BIN := $(VENV)/bin
 MODEL ?= nano
 VLLM_VENV := .venv-vllm
 VERIFIERS_VENV := .venv-verifiers
+CLIENTS_VENV := .venv-clients
 # Processes that share the tests of `make test` and `make test-long`.
 JOBS ?= 2
 
-.PHONY: install install-vllm install-verifiers quickstart test test-fast test-long test-vllm test-verifiers sweep check check-types check-rest docs chromium format bench samples snapshots nano gpu-check pins clean
+.PHONY: install install-vllm install-verifiers install-clients quickstart test test-fast test-long test-vllm test-verifiers test-clients sweep check check-types check-rest docs chromium format bench samples snapshots nano gpu-check pins clean
 
 $(VENV)/installed: pyproject.toml requirements/dev.txt scripts/install.sh
 	scripts/install.sh $(VENV) dev
@@ -69,8 +70,18 @@ install-verifiers: $(VERIFIERS_VENV)/installed
 test-verifiers: install-verifiers
 	$(VERIFIERS_VENV)/bin/python -m pytest tests/integrations/test_verifiers.py -m verifiers
 
+# Clients of `rg-env serve`: the SDK of ORS, TRL's adapter for it, and OpenEnv.
+$(CLIENTS_VENV)/installed: pyproject.toml requirements/clients.txt scripts/install.sh
+	scripts/install.sh $(CLIENTS_VENV) clients
+	@touch $@
+
+install-clients: $(CLIENTS_VENV)/installed
+
+test-clients: install-clients
+	$(CLIENTS_VENV)/bin/python -m pytest tests/integrations/test_clients.py -m clients
+
 test-fast: install
-	$(BIN)/python -m pytest -m 'not slow and not long and not sweep and not verifiers'
+	$(BIN)/python -m pytest -m 'not slow and not long and not sweep and not verifiers and not clients'
 
 # The types take longest; the rest is checked beside them.
 check: install
@@ -113,10 +124,10 @@ gpu-check:
 
 # Pin the newest versions that pyproject.toml and requirements/*.in allow.
 pins:
-	for name in dev vllm verifiers; do \
+	for name in dev vllm verifiers clients; do \
 	  scripts/uv.sh pip compile --quiet --upgrade --universal --python-version 3.12 --no-header --no-annotate \
 	    --no-emit-package rg-env --overrides requirements/overrides.txt --output-file requirements/$$name.txt requirements/$$name.in || exit; \
 	done
 
 clean:
-	rm -rf $(VENV) .venv-uv $(VLLM_VENV) $(VERIFIERS_VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-uv $(VLLM_VENV) $(VERIFIERS_VENV) $(CLIENTS_VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

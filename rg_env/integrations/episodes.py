@@ -204,7 +204,7 @@ class Episodes:
         if episode.scoring is not None:
             outcome = episode.outcome
             if outcome is None or outcome.done:
-                raise OverError("the question has been answered; start another session")
+                raise OverError("the question has been answered; begin another one")
         self.desk.check_room(1)
         episode.answers += 1
         episode.task_id = secrets.token_hex(16)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from socket import socket
@@ -31,18 +32,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rg_env import __version__
 from rg_env.errors import RGEnvError, describe
 from rg_env.integrations.catalog import advise, as_json, as_page, fields_at, kinds_of
+from rg_env.integrations.connections import KEEP_ALIVE_SECONDS, LimitedProtocol, allow_connections
 from rg_env.integrations.desk import CLIENT, Desk, RefusedError
-from rg_env.integrations.dialects import nemo_gym, ors, reward_models, scores
+from rg_env.integrations.dialects import nemo_gym, openenv, ors, reward_models, scores
 from rg_env.integrations.episodes import Episodes
 from rg_env.integrations.mistakes import explain
 from rg_env.integrations.reply import Reply, error_reply
 
 DIALECTS: tuple[Callable[[Desk], APIRouter], ...] = (scores.routes, nemo_gym.routes, reward_models.routes)
-DIALECTS_WITH_SESSIONS: tuple[Callable[[Episodes], APIRouter], ...] = (ors.routes,)
-GRACE_SECONDS = 30
+DIALECTS_WITH_SESSIONS: tuple[Callable[[Episodes], APIRouter], ...] = (ors.routes, openenv.routes)
+GRACE_SECONDS = 8
 """How long SIGTERM waits for the answers that are being scored."""
 _PAUSE_SECONDS = 10
 """After which a client that sends no more of its body is given up."""
+_BODY_SECONDS = 120
+"""After which a client that has not sent all of its body is given up, however steadily it sends."""
 
 
 class _Server(uvicorn.Server):
@@ -59,8 +63,17 @@ class _Server(uvicorn.Server):
 
 def run(desk: Desk, listener: socket, at_end: Callable[[], None]) -> None:
     """Serve on this socket until SIGTERM or Ctrl-C, then call `at_end`."""
+    most = allow_connections()
+    LimitedProtocol.most_of_address = max(1, most // 2)
     config = uvicorn.Config(
-        make_app(desk), log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
+        make_app(desk),
+        http=LimitedProtocol,
+        limit_concurrency=most,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        ws_max_size=desk.most_bytes,
+        log_level="warning",
+        access_log=False,
     )
     _Server(config, at_end).run(sockets=[listener])
 
@@ -139,7 +152,12 @@ class _Gate:
         self._app, self._desk = app, desk
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        address = scope.get("client")
+        CLIENT.set(address[0] if address else "")
+        if scope["type"] == "websocket":
+            await self._pass_socket(scope, receive, send)
+            return
+        if scope["type"] != "http":  # the beginning and the end of the server
             await self._app(scope, receive, send)
             return
         has_replied = False
@@ -149,8 +167,6 @@ class _Gate:
             has_replied = True
             await send(message)
 
-        address = scope.get("client")
-        CLIENT.set(address[0] if address else "")
         try:
             self._check(Headers(scope=scope))
             body = await self._read(receive)
@@ -163,6 +179,21 @@ class _Gate:
             error = error_reply(503, "the server ends")
         if error is not None and not has_replied:
             await error(scope, receive, send)
+
+    async def _pass_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a WebSocket in if its client may ask."""
+        headers = Headers(scope=scope)
+        try:
+            self._check(headers)
+            # A page of anywhere may try to open a WebSocket, and says where it is from; programs say nothing.
+            if not self._desk.token and "origin" in headers:
+                name = urlsplit(headers["origin"]).hostname or ""
+                if name not in ("localhost", "127.0.0.1", "::1", self._desk.host):
+                    raise RefusedError(403, "a page of another site may not ask")
+        except RefusedError:
+            await send({"type": "websocket.close", "code": 1008})  # before it is accepted: HTTP's 403
+            return
+        await self._app(scope, receive, send)
 
     def _check(self, headers: Headers) -> None:
         """Refuse who may not ask, and what is too long by its own account."""
@@ -182,11 +213,12 @@ class _Gate:
         """The body; None if the client has left."""
         parts: list[bytes] = []
         size = 0
+        deadline = time.monotonic() + _BODY_SECONDS
         while True:
             try:
-                message = await asyncio.wait_for(receive(), _PAUSE_SECONDS)
+                message = await asyncio.wait_for(receive(), min(_PAUSE_SECONDS, deadline - time.monotonic()))
             except TimeoutError:
-                raise RefusedError(408, f"no more of the body came for {_PAUSE_SECONDS} s") from None
+                raise RefusedError(408, f"the body stopped for {_PAUSE_SECONDS} s, or took {_BODY_SECONDS}") from None
             if message["type"] == "http.disconnect":
                 return None
             part = message.get("body", b"")

@@ -1,0 +1,107 @@
+"""Other projects' own clients against a real server: `make test-clients`.
+
+The SDK of ORS, TRL's adapter for it, OpenEnv's client and its `openenv validate`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rg_env import ReasoningGymDataset
+
+pytestmark = pytest.mark.clients
+openreward = pytest.importorskip("openreward")
+openenv = pytest.importorskip("openenv")
+
+from tests.integrations.test_serve import serving  # noqa: E402
+
+MIX = "gcd,chain_sum"
+TRAIN = ReasoningGymDataset(MIX, 20, 42, "train")
+WRONG = "certainly wrong"
+
+
+def right(index: int) -> str:
+    return str(TRAIN.item(index).entry["answer"])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[SimpleNamespace]:
+    with serving("--workers", "2", "--tasks", MIX, "--rows", "20") as made:
+        # The SDK puts `sessions.` in front of the name of the host, if it is not told otherwise.
+        os.environ["OPENREWARD_SESSION_URL"] = made.url
+        yield made
+        del os.environ["OPENREWARD_SESSION_URL"]
+
+
+def test_the_sdk_of_ors_lists_samples_and_submits(server: SimpleNamespace) -> None:
+    client = openreward.OpenReward(base_url=server.url)
+    env = client.environments.get("reasoning_gym")
+    assert env.list_splits() == ["train", "eval"]
+    assert (env.num_tasks("train"), len(env.list_tasks("eval"))) == (20, 20)
+    assert [task.task_spec["index"] for task in env.get_task_range("train", -2)] == [18, 19]
+    assert [tool.name for tool in env.list_tools()] == ["submit"]
+    for index in range(3):
+        for answer, reward in ((right(index), 1.0), (WRONG, 0.0)):
+            with env.session(split="train", index=index) as session:
+                (block,) = session.get_prompt()
+                assert block.text.startswith(TRAIN.item(index).entry["question"])
+                output = session.call_tool("submit", {"answer": answer})
+                assert (output.reward, output.finished) == (reward, True)
+                with pytest.raises(Exception, match="has been answered"):
+                    session.call_tool("submit", {"answer": right(index)})
+        with env.session(task=env.get_task("train", index)) as session:
+            assert session.is_assistant_message_final()
+            assert session.call_terminal_tool(f"So it is <answer>{right(index)}</answer>.").reward == 1.0
+    client.environments.close()
+
+
+def test_a_tool_call_through_the_adapter_of_trl_earns_its_reward(server: SimpleNamespace) -> None:
+    from trl.experimental.openreward import OpenRewardSpec
+
+    spec = OpenRewardSpec(server.url, num_tasks=8)
+    row = {name: value for name, value in spec.train_dataset[3].items() if name != "prompt"}
+    environments = [spec.environment_factory() for _ in range(3)]
+    for environment, answer in zip(environments, (right(3), WRONG, None), strict=True):
+        assert environment.reset(**row).startswith(TRAIN.item(3).entry["question"])
+        if answer is not None:
+            environment.submit(answer=answer)
+    assert spec.reward_funcs(environments=environments) == [1.0, 0.0, None]
+    for environment in environments:
+        environment._close()
+
+
+def test_the_client_of_openenv_runs_episodes(server: SimpleNamespace) -> None:
+    from openenv.core.generic_client import GenericEnvClient
+
+    with GenericEnvClient(base_url=server.url).sync() as env:
+        for answer, reward in ((right(3), 1.0), (WRONG, 0.0)):
+            start = env.reset(index=3)
+            assert start.observation["question"] == TRAIN.item(3).entry["question"]
+            assert (start.reward, start.done) == (None, False)
+            end = env.step({"answer": answer})
+            assert (end.reward, end.done) == (reward, True)
+            assert env.state()["step_count"] == 1
+            with pytest.raises(RuntimeError, match="has been answered"):
+                env.step({"answer": right(3)})
+        env.reset(index=3)
+        assert env.step({"response": f"<answer>{right(3)}</answer>"}).reward == 1.0
+        assert env.reset(seed=7).observation == env.reset(seed=7, episode_id="mine").observation
+        assert env.state()["episode_id"] == "mine"
+
+
+def test_openenv_validates_the_server(server: SimpleNamespace, tmp_path: Path) -> None:
+    program = Path(sys.executable).with_name("openenv")
+    report = tmp_path / "report.json"
+    command = [program, "validate", "--url", server.url, "--output", report, "--timeout", "60"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    criteria = json.loads(report.read_text())["criteria"]
+    assert len(criteria) >= 6 and all(criterion["passed"] for criterion in criteria)

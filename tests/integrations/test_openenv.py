@@ -1,0 +1,55 @@
+"""OpenEnv over HTTP; its own client is tried in `test_clients.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from rg_env.scoring import Scorer
+from tests.integrations.test_episodes import TRAIN, run, scorer
+
+__all__ = ["scorer"]
+
+
+def test_an_episode_has_one_answer_and_is_known_by_its_id(scorer: Scorer) -> None:
+    async def test(client: httpx.AsyncClient) -> None:
+        item = TRAIN.item(3)
+        for action, reward in (
+            ({"answer": item.entry["answer"]}, 1.0),
+            ({"response": f"It is \\boxed{{{item.entry['answer']}}}."}, 1.0),
+            ({"answer": "certainly wrong"}, 0.0),
+        ):
+            start = (await client.post("/reset", json={"index": 3})).json()
+            assert start["observation"]["question"] == item.entry["question"]
+            assert (start["reward"], start["done"]) == (None, False)
+            episode = start["metadata"]
+            end = (await client.post("/step", json={**episode, "action": action})).json()
+            assert (end["reward"], end["done"], end["observation"]["status"]) == (reward, True, "ok")
+            again = await client.post("/step", json={**episode, "action": {"answer": item.entry["answer"]}})
+            assert again.status_code == 409
+            state = (await client.get("/state", params=episode)).json()
+            assert state == {**episode, "step_count": 1, "item": item.id}
+
+    run(scorer, test)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "why"),
+    [
+        ("/reset", {"index": 50}, 422, "index must be at least 0 and below 50"),
+        ("/reset", {"index": 1, "episode_id": "mine"}, 422, "leave episode_id out"),
+        ("/reset", {"item": "gcd"}, 422, "'gcd' is no id of an item"),
+        ("/step", {"action": {"answer": "1"}}, 422, "episode_id is missing"),
+        ("/step", {"action": {"answer": "1"}, "episode_id": "guessed"}, 410, "never created"),
+        ("/step", {"action": {"anwser": "1"}, "episode_id": "x"}, 422, "action.anwser is unknown"),
+    ],
+)
+def test_what_is_wrong_is_one_line(scorer: Scorer, path: str, body: Any, status: int, why: str) -> None:
+    async def test(client: httpx.AsyncClient) -> None:
+        reply = await client.post(path, json=body)
+        assert (reply.status_code, list(reply.json())) == (status, ["error"])
+        assert why in reply.json()["error"]
+
+    run(scorer, test)
