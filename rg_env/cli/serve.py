@@ -42,10 +42,12 @@ def serve(
     """Score answers for other programs over HTTP.
 
     POST /score scores responses to items of Reasoning Gym, /verify rows of NeMo Gym, and /reward what OpenRLHF and
-    slime send. GET /tasks, /health, and /docs, which describes them.
+    slime send. Clients of ORS (openreward, TRL) and OpenEnv get the questions here, too: those of --tasks. GET /
+    and /docs list all requests.
 
     Examples:
       rg-env serve
+      rg-env serve --tasks gcd,category:logic
       rg-env serve --scorer my_module:my_scorer --workers 8
       RG_ENV_TOKEN=secret rg-env serve --host 0.0.0.0
     """
