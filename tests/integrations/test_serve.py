@@ -109,7 +109,7 @@ def test_responses_and_answers_get_the_verdicts_of_the_scorer(server: SimpleName
         ("/reward", {"response": "x"}, 422, "label is missing; it has prompt, response, label"),
         ("/reward", {"query": "x", "labels": []}, 422, "query must be a list"),
         ("/nowhere", {}, 404, "POST /score, POST /verify"),
-        ("/scores", {}, 404, "did you mean /score?"),
+        ("/scores", {}, 404, "did you mean /score"),
         ("/health", {}, 405, "/health takes GET, not POST"),
     ],
 )
