@@ -62,30 +62,35 @@ def compare(
     for side in ("this", "other"):
         total, count = pl.col(f"total_{side}"), pl.col(f"count_{side}")
         means[side] = total.sum() / count.sum()
+        # How far each question moves the mean: the e of the method.
         moves[side] = n * (total - means[side] * count) / count.sum()
-    rows = (
-        pairs.filter(pl.min_horizontal("count_this", "count_other") > 0)
-        .group_by(of_measure)
-        .agg(n.cast(pl.Int64).alias("questions"), **means, squares=((moves["this"] - moves["other"]) ** 2).sum())
-        .with_columns(difference=pl.col("this") - pl.col("other"), bounded=pl.col("measure").replace_strict(bounded))
+    squared_moves = ((moves["this"] - moves["other"]) ** 2).sum()
+    # A question without a value on one side says nothing about the difference.
+    of_both = pairs.filter(pl.min_horizontal("count_this", "count_other") > 0)
+    rows = of_both.group_by(of_measure).agg(n.cast(pl.Int64).alias("questions"), **means, squares=squared_moves)
+    rows = rows.with_columns(
+        difference=pl.col("this") - pl.col("other"), bounded=pl.col("measure").replace_strict(bounded)
     )
-    questions, change, squares = pl.col("questions"), pl.col("difference"), pl.col("squares")
-    added = pl.when("bounded").then(2).otherwise(0)
-    center = questions * change / (questions + added)
-    squares += pl.when("bounded").then(1 + questions * (change - center) ** 2 + 2 * center**2).otherwise(0)
-    variance = squares / ((questions + added) * (questions + added - 1))
-    half = t_quantiles(questions - 1, [count - 1 for count in rows["questions"].unique()]) * variance.sqrt()
+
+    # Means in [0, 1] get differences that weigh as much as two questions: half of +1, half of -1, and one of 0.
+    questions, change = pl.col("questions"), pl.col("difference")
+    weight = questions + pl.when("bounded").then(2).otherwise(0)
+    center = questions * change / weight
+    of_added = 1 + questions * (change - center) ** 2 + 2 * center**2
+    squares = pl.col("squares") + pl.when("bounded").then(of_added).otherwise(0)
+    variance = squares / (weight * (weight - 1))
+    degrees = [number - 1 for number in rows["questions"].unique()]
+    half = t_quantiles(questions - 1, degrees) * variance.sqrt()
+
+    # Training rows have no interval: see the module's docstring.
     limit = pl.when("bounded").then(1.0).otherwise(float("inf"))
     known = half.is_not_null() & (pl.col("phase") != Phase.TRAIN.value)
-    return (
-        rows.with_columns(
-            low=pl.when(known).then(pl.max_horizontal(center - half, -limit)),
-            high=pl.when(known).then(pl.min_horizontal(center + half, limit)),
-        )
-        .with_columns(clear=((pl.col("low") > 0) | (pl.col("high") < 0)).fill_null(False))
-        .sort(*keys, pl.col("measure").cast(pl.Enum(list(bounded))))
-        .select(*of_measure, "questions", "this", "other", "difference", "low", "high", "clear")
-    )
+    low = pl.when(known).then(pl.max_horizontal(center - half, -limit))
+    high = pl.when(known).then(pl.min_horizontal(center + half, limit))
+    rows = rows.with_columns(low=low, high=high)
+    rows = rows.with_columns(clear=((pl.col("low") > 0) | (pl.col("high") < 0)).fill_null(False))
+    rows = rows.sort(*keys, pl.col("measure").cast(pl.Enum(list(bounded))))
+    return rows.select(*of_measure, "questions", "this", "other", "difference", "low", "high", "clear")
 
 
 def flips(this: Side, other: Side, *, unmatched: Collection[str] = ()) -> pl.DataFrame:
@@ -101,12 +106,11 @@ def flips(this: Side, other: Side, *, unmatched: Collection[str] = ()) -> pl.Dat
     keys = ["phase", "environment", "task"]
     pairs, _ = _pairs(this, other, keys, unmatched)
     shares = {side: pl.col(f"total_{side}") / pl.col(f"count_{side}") for side in ("this", "other")}
-    return (
-        pairs.filter(pl.col("measure") == "solve_rate")
-        .select(*keys, "item", **shares, group_this="group_id_this", group_other="group_id_other")
-        .filter((pl.col("this") >= _SOLVED_QUESTION) != (pl.col("other") >= _SOLVED_QUESTION))
-        .sort(-(pl.col("this") - pl.col("other")).abs(), *keys, "item")
-    )
+    solve_rates = pairs.filter(pl.col("measure") == "solve_rate")
+    rows = solve_rates.select(*keys, "item", **shares, group_this="group_id_this", group_other="group_id_other")
+    is_flip = (pl.col("this") >= _SOLVED_QUESTION) != (pl.col("other") >= _SOLVED_QUESTION)
+    size = (pl.col("this") - pl.col("other")).abs()
+    return rows.filter(is_flip).sort(-size, *keys, "item")
 
 
 def shared_questions(this: Side, other: Side, *, unmatched: Collection[str] = ()) -> tuple[int, int, int]:
@@ -122,7 +126,9 @@ def differing_tasks(*runs: Run) -> list[str]:
     differing = set()
     for run in runs:
         mix = (run.manifest or {}).get("task_mix")
-        for task, chosen in mix.items() if isinstance(mix, Mapping) else ():
+        if not isinstance(mix, Mapping):  # without a manifest, or with one that has no mix
+            continue
+        for task, chosen in mix.items():
             config = chosen.get("config") if isinstance(chosen, Mapping) else None
             if options.setdefault(task, config) != config:
                 differing.add(str(task))
@@ -133,13 +139,17 @@ def _pairs(
     this: Side, other: Side, keys: Sequence[str], unmatched: Collection[str]
 ) -> tuple[pl.DataFrame, dict[str, bool]]:
     """A row per measure and shared question with sums and counts of both; and whether each measure is in [0, 1]."""
-    sides, bounded = zip(*(_questions(side, keys, unmatched) for side in (this, other)), strict=True)
+    left, bounded_of_this = _questions(this, keys, unmatched)
+    right, bounded_of_other = _questions(other, keys, unmatched)
+    left, right = _renamed(left, "this"), _renamed(right, "other")
     on = list(dict.fromkeys([*keys, "task", "item", "measure"]))
-    left, right = (
-        questions.rename({name: f"{name}_{side}" for name in ("group_id", "total", "count")})
-        for questions, side in zip(sides, ("this", "other"), strict=True)
-    )
-    return left.join(right, on=on, nulls_equal=True), bounded[0] | bounded[1]
+    # pass@k has more values of k on a side with larger groups.
+    return left.join(right, on=on, nulls_equal=True), bounded_of_this | bounded_of_other
+
+
+def _renamed(questions: pl.DataFrame, side: str) -> pl.DataFrame:
+    """The questions with the side in the names of the columns that differ between the two."""
+    return questions.rename({name: f"{name}_{side}" for name in ("group_id", "total", "count")})
 
 
 def _questions(side: Side, keys: Sequence[str], unmatched: Collection[str]) -> tuple[pl.DataFrame, dict[str, bool]]:
@@ -148,19 +158,14 @@ def _questions(side: Side, keys: Sequence[str], unmatched: Collection[str]) -> t
     _, groups, names = by_keys(measured, keys)
     bounded = {name: bounds for name, bounds in names.items() if not name.startswith("solve_rate_")}
     on = list(dict.fromkeys([*keys, "task", "item"]))
-    questions = (
-        groups.cast(pl.Schema({key: pl.String() for key in on if key != "step"}))
-        .filter(pl.col("item") != "", ~pl.col("task").is_in(list(unmatched)))
-        .group_by(on)
-        .agg(
-            pl.col("group_id").first(),
-            *(pl.col(f"{name}:{what}").cast(pl.Float64).sum() for name in bounded for what in ("total", "count")),
-        )
-    )
-    tables = [
-        questions.select(
-            *on, "group_id", measure=pl.lit(name), total=pl.col(f"{name}:total"), count=pl.col(f"{name}:count")
-        )
-        for name in bounded
-    ]
+    # Keys become texts, so that those of both sides have one type; steps have it already.
+    groups = groups.cast(pl.Schema({key: pl.String() for key in on if key != "step"}))
+    matched = groups.filter(pl.col("item") != "", ~pl.col("task").is_in(list(unmatched)))
+    columns = [f"{name}:{part}" for name in bounded for part in ("total", "count")]
+    sums = [pl.col(column).cast(pl.Float64).sum() for column in columns]
+    questions = matched.group_by(on).agg(pl.col("group_id").first(), *sums)
+    tables = []
+    for name in bounded:
+        total, count = pl.col(f"{name}:total"), pl.col(f"{name}:count")
+        tables.append(questions.select(*on, "group_id", measure=pl.lit(name), total=total, count=count))
     return pl.concat(tables), bounded

@@ -64,6 +64,10 @@ def _where_known(value: pl.Expr) -> pl.Expr:
 _CUT_OFF = pl.when((pl.col("environment") == RG_DUMP) | (pl.col("stop_reason") != "")).then("truncated")
 """Of another environment it is known where a stop reason is."""
 _FAILURES = [status.value for status in Status if status.is_scorer_failure]
+_OUTCOMES = [
+    _of_groups(outcome.value, pl.col("outcome") == outcome.value, f"share of groups with the outcome {outcome}")
+    for outcome in Outcome
+]
 
 STATISTICS = (
     Statistic("mean_base_score", pl.col("base_score"), "the score (`base_score`)", header="score"),
@@ -92,10 +96,7 @@ STATISTICS = (
         "share whose scorer failed: status timeout, crashed or error",
     ),
     Statistic("rejected", _where_known(pl.col("status") == Status.REJECTED.value), "share that the guard rejected"),
-    *(
-        _of_groups(outcome.value, pl.col("outcome") == outcome.value, f"share of groups with the outcome {outcome}")
-        for outcome in Outcome
-    ),
+    *_OUTCOMES,
     _of_groups(
         "no_signal",
         pl.when(pl.col("phase") == Phase.TRAIN.value).then("no_signal"),
@@ -168,28 +169,31 @@ def measure(
         DumpError: no rollout can be counted.
         ConditionError: as `Dump.where`.
     """
-    chosen = tuple(each for each in STATISTICS if names is None or each.name in {*names, "solve_rate"})
+    wanted = None if names is None else {*names, "solve_rate"}
+    chosen = tuple(each for each in STATISTICS if wanted is None or each.name in wanted)
     dump = rollouts if isinstance(rollouts, Dump) else None
     solved_from = threshold(dump, solved_at)
-    expressions = [solved_from, *(each.value for each in chosen)]
-    sources = [column for each in expressions for column in each.meta.root_names() if column in SCHEMA]
-    vital = ("violation", "status", "base_score", "response_tokens", *(_TO_MATCH if to_match else ()))
-    columns = [
-        pl.col(name).cast(_TYPES.get(name, SCHEMA[name])) for name in dict.fromkeys([*_OF_GROUP, *vital, *sources])
-    ]
+    # Only the columns that somebody needs are read; words as categories, which take less memory than texts.
+    needed = [*_OF_GROUP, "violation", "status", "base_score", "response_tokens"]
+    if to_match:
+        needed += _TO_MATCH
+    for expression in [solved_from, *(each.value for each in chosen)]:
+        needed += [column for column in expression.meta.root_names() if column in SCHEMA]
+    columns = [pl.col(name).cast(_TYPES.get(name, SCHEMA[name])) for name in dict.fromkeys(needed)]
     source = rollouts.scan() if isinstance(rollouts, Dump) else rollouts.lazy()
     rows = source.select(*columns, GROUP_HASH).collect(engine="streaming")
     if rows.is_empty():
         raise DumpError("there are no rollouts" if dump is None else _why_no_rollouts(dump))
-    counted = (
-        rows.filter(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_())
-        .with_columns(
-            pl.col("run_id").cast(pl.Enum(rows["run_id"].cast(pl.String).unique(maintain_order=True))),
-            solved_at=solved_from,
-            well_formed=pl.when(pl.col("environment") == RG_DUMP).then(pl.col("violation") == ""),
-        )
-        .with_columns(solved=(pl.col("base_score") >= pl.col("solved_at")).fill_null(False))
+    is_counted = pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()
+    # An Enum sorts by the order of its categories: sorted by run, tables have the runs in the order of reading.
+    run_order = pl.Enum(rows["run_id"].cast(pl.String).unique(maintain_order=True))
+    counted = rows.filter(is_counted).with_columns(
+        pl.col("run_id").cast(run_order),
+        solved_at=solved_from,
+        well_formed=_where_known(pl.col("violation") == ""),
     )
+    # An unknown score (null) is not a solved one.
+    counted = counted.with_columns(solved=(pl.col("base_score") >= pl.col("solved_at")).fill_null(False))
     if counted.is_empty():
         raise DumpError(f"nothing can be counted: every rollout is {' or '.join(UNCOUNTED)}")
     whole = dump is None or dump.whole_groups
@@ -202,6 +206,7 @@ def threshold(dump: Dump | None, solved_at: float | None) -> pl.Expr:
     """
     if dump is None or solved_at is not None:
         return pl.coalesce("solved_at", pl.lit(SOLVED_AT if solved_at is None else solved_at))
+    # Most attempts have the default; only the others are looked up, by a text that names the attempt and its run.
     others: dict[str, float] = {}
     for (run_id, attempt), settings in dump.settings.items():
         if settings.solved_at != SOLVED_AT:
@@ -214,6 +219,7 @@ def threshold(dump: Dump | None, solved_at: float | None) -> pl.Expr:
 
 
 def _why_no_rollouts(dump: Dump) -> str:
+    """The message for a dump without a rollout: the files, and the first damaged line if there is one."""
     paths = ", ".join(dict.fromkeys(str(file.path) for file in dump.files_to_read())) or "these files"
     found = dump.findings(texts=False)
     damaged = [finding for finding in found if finding.kind == "damaged_line"]
@@ -263,29 +269,28 @@ def statistics(
     keys = ["run_id", *key_columns(by)]
     measured = rollouts if isinstance(rollouts, Measured) else measure(rollouts, solved_at=solved_at)
     rows, groups, names = by_keys(measured, keys)
-    table = groups.group_by(keys).agg(
-        pl.len().alias("groups"),
-        pl.col("solve_rate:count").sum().cast(pl.Int64).alias("rollouts"),
-        pl.col("step").drop_nulls().n_unique().alias("steps"),
-        *(moment for name in names for moment in moments(name)),
-    )
+    # `solved` is known of every counted rollout, so the count of the solve rate is that of the rollouts.
+    count = pl.col("solve_rate:count").sum().cast(pl.Int64)
+    steps = pl.col("step").drop_nulls().n_unique()
+    sums = [moment for name in names for moment in moments(name)]
+    table = groups.group_by(keys).agg(*sums, groups=pl.len(), rollouts=count, steps=steps)
     table = with_intervals(table, names)
     table = table.with_columns(solve_rate_change=pl.col("solve_rate_last") - pl.col("solve_rate_first"))
     tokens = pl.col("response_tokens").cast(pl.Float64)
-    percentiles = [
-        tokens.filter(pl.col("solved") == solved).quantile(p / 100, "linear").alias(f"tokens_{which}_p{p}")
-        for which, solved in (("right", True), ("wrong", False))
-        for p in PERCENTILES
-    ]
+    percentiles = []
+    for word, solved in (("right", True), ("wrong", False)):
+        of_side = tokens.filter(pl.col("solved") == solved)
+        for p in PERCENTILES:
+            percentiles.append(of_side.quantile(p / 100, "linear").alias(f"tokens_{word}_p{p}"))
     table = table.join(rows.group_by(keys).agg(percentiles), on=keys, nulls_equal=True)
-    order = [
-        *("groups", "rollouts", "steps"),
-        *(f"{name}{bound}" for name in names for bound in ("", "_low", "_high")),
-        "solve_rate_change",
-        *(percentile.meta.output_name() for percentile in percentiles),
-    ]
+    order = ["groups", "rollouts", "steps"]
+    for name in names:
+        order += [name, f"{name}_low", f"{name}_high"]
+    order.append("solve_rate_change")
+    order += [percentile.meta.output_name() for percentile in percentiles]
+    # Words are sorted as texts; the run, still an Enum, by the order of reading, and becomes a text after that.
     texts = dict.fromkeys((key for key in keys if key not in ("step", "run_id")), pl.String())
-    table = table.select(*keys, *order).cast(pl.Schema(texts)).sort(keys)  # runs in the order of reading
+    table = table.select(*keys, *order).cast(pl.Schema(texts)).sort(keys)
     return table.cast({"run_id": pl.String()})
 
 
@@ -302,14 +307,16 @@ def counts(measured: Measured, by: str = By.PHASE) -> pl.DataFrame:
     keys = ["run_id", *key_columns(by)]
     rows = with_keys(measured.rollouts, keys).with_columns(of=pl.len().over(keys))
     kinds = pl.Enum(["violation", "status"])
-    tables = [
-        rows.group_by(*keys, "of", pl.col(kind).cast(pl.String).alias("value"))
-        .agg(rollouts=pl.len())
-        .with_columns(kind=pl.lit(kind, kinds), share=pl.col("rollouts") / pl.col("of"))
-        for kind in kinds.categories
-    ]
+    share = pl.col("rollouts") / pl.col("of")
+    tables = []
+    for kind in kinds.categories:
+        value = pl.col(kind).cast(pl.String).alias("value")
+        of_kind = rows.group_by(*keys, "of", value).agg(rollouts=pl.len())
+        tables.append(of_kind.with_columns(kind=pl.lit(kind, kinds), share=share))
     table = pl.concat(tables).filter(pl.col("value") != "")
-    table = table.sort(*keys, "kind", "share", "value", descending=[*(False for _ in keys), False, True, False])
+    # The most frequent value of a kind comes first.
+    order = [*keys, "kind", "share", "value"]
+    table = table.sort(order, descending=[name == "share" for name in order])
     texts = dict.fromkeys((key for key in keys if key != "step"), pl.String())
     return table.select(*keys, "kind", "value", "rollouts", "share").cast(pl.Schema(texts))
 
@@ -346,6 +353,7 @@ def _tenth(complexity: pl.Expr) -> pl.Expr:
 
 
 def _category(tasks: pl.Series) -> pl.Series:
+    """The category of each task, `OTHER_CATEGORY` for tasks of other environments."""
     from rg_env.tasks.registry import task_categories  # loads reasoning-gym
 
     names = tasks.cast(pl.String)
@@ -367,8 +375,9 @@ def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.D
     groups = with_keys(measured.groups, keys)
     groups, tries = _with_tries(_with_quarters(groups, keys))
     if not measured.whole:
+        # With counts of 0 the means become null, like any other mean of nothing.
         unknown = [*tries, *(each.name for each in measured.chosen if each.per_group)]
-        groups = groups.with_columns(pl.lit(0.0).alias(f"{name}:{what}") for name in unknown for what in _SUMS)
+        groups = groups.with_columns(pl.lit(0.0).alias(f"{name}:{part}") for name in unknown for part in _SUMS)
     names = {each.name: each.bounded for each in measured.chosen}
     return rows, groups, names | dict.fromkeys([*tries, "solve_rate_first", "solve_rate_last"], True)
 
@@ -377,25 +386,21 @@ _SUMS = ("total", "count")
 
 
 def _groups(rollouts: pl.DataFrame, chosen: Sequence[Statistic]) -> pl.DataFrame:
-    """One row per group."""
+    """A row for each group, as `Measured.groups` has them."""
     firsts = [name for name in (*_OF_GROUP, *_TO_MATCH) if name in rollouts.columns]
     of_rollouts = [each for each in chosen if not each.per_group]
     of_groups = [each for each in chosen if each.per_group]
-    groups = (
-        rollouts.lazy()
-        .group_by(GROUP)
-        .agg(
-            pl.col(*firsts).first(),
-            *(each.value.sum().alias(f"{each.name}:total") for each in of_rollouts),
-            *(each.value.count().alias(f"{each.name}:count") for each in of_rollouts),
-            partial_credit_only=(~pl.col("solved").any() & (pl.col("base_score").max() > 0)).fill_null(False),
-        )
-        .collect(engine="streaming")  # needs less memory than the engine for frames
-    )
-    return groups.with_columns(
-        *(each.value.cast(pl.Float64).fill_null(0).alias(f"{each.name}:total") for each in of_groups),
-        *(each.value.is_not_null().alias(f"{each.name}:count") for each in of_groups),
-    )
+    # Of a value of rollouts, a group has the sum and how many are known.
+    totals = [each.value.sum().alias(f"{each.name}:total") for each in of_rollouts]
+    known = [each.value.count().alias(f"{each.name}:count") for each in of_rollouts]
+    partial_credit_only = (~pl.col("solved").any() & (pl.col("base_score").max() > 0)).fill_null(False)
+    query = rollouts.lazy().group_by(GROUP)
+    grouped = query.agg(pl.col(*firsts).first(), *totals, *known, partial_credit_only=partial_credit_only)
+    groups = grouped.collect(engine="streaming")  # needs less memory than the engine for frames
+    # A value of groups is its own sum of one; these are computed from the columns above.
+    totals = [each.value.cast(pl.Float64).fill_null(0).alias(f"{each.name}:total") for each in of_groups]
+    known = [each.value.is_not_null().alias(f"{each.name}:count") for each in of_groups]
+    return groups.with_columns(*totals, *known)
 
 
 def _with_quarters(groups: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
@@ -408,24 +413,31 @@ def _with_quarters(groups: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     is_evaluation = pl.col("phase") == Phase.EVAL.value
     quarter = pl.when(is_evaluation).then(1).otherwise((last // 4).clip(lower_bound=1))
     steps = groups.select(on).drop_nulls("step").unique()
-    steps = steps.select(*on, first=(rank <= quarter) & (last >= 2), last=(rank > last - quarter) & (last >= 2))
-    return groups.join(steps, on=on, how="left", nulls_equal=True).with_columns(
-        pl.when(name).then(f"solve_rate:{what}").otherwise(0).alias(f"solve_rate_{name}:{what}")
-        for name in ("first", "last")
-        for what in _SUMS
-    )
+    has_several = last >= 2  # a single step is no trend
+    steps = steps.select(*on, first=(rank <= quarter) & has_several, last=(rank > last - quarter) & has_several)
+    groups = groups.join(steps, on=on, how="left", nulls_equal=True)
+    sums = []
+    for name in ("first", "last"):
+        for part in _SUMS:
+            of_quarter = pl.when(name).then(f"solve_rate:{part}").otherwise(0)
+            sums.append(of_quarter.alias(f"solve_rate_{name}:{part}"))
+    return groups.with_columns(sums)
 
 
 def _with_tries(groups: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     """Add pass@k, counted in groups with at least k rollouts; also returns their names."""
     n, c = "solve_rate:count", "solve_rate:total"
+    # pass@k depends on these two numbers alone, of which many groups have the same.
     pairs = groups.select(n, c).unique()
     largest = max(pairs[n].to_list(), default=0)
     names = []
     for k in tries_up_to(largest):
-        values = [pass_at_k(tried, solved, k) if k <= tried else 0.0 for tried, solved in pairs.select(n, c).rows()]
-        names.append(f"pass_at_{k}")
-        pairs = pairs.with_columns(
-            pl.Series(f"pass_at_{k}:total", values, pl.Float64), (pl.col(n) >= k).alias(f"pass_at_{k}:count")
-        )
+        values = []
+        for tried, solved in pairs.select(n, c).rows():
+            # Groups with fewer rollouts than k have no pass@k, and a count of 0 below.
+            values.append(pass_at_k(tried, solved, k) if k <= tried else 0.0)
+        name = f"pass_at_{k}"
+        names.append(name)
+        total = pl.Series(f"{name}:total", values, pl.Float64)
+        pairs = pairs.with_columns(total, (pl.col(n) >= k).alias(f"{name}:count"))
     return groups.join(pairs, on=[n, c], how="left"), names
