@@ -48,7 +48,7 @@ def compare(
     Returns:
         one row for each phase, environment, value of `by` and measure (a statistic or pass@k): `phase`, `environment`,
         the columns of `by`, `measure`, `questions`, `this` and `other` (the means), `difference` = this − other with
-        `low` and `high`, its 95 % interval (null for a single question, and in the train phase), and `clear`: whether
+        `low` and `high`, its 95% interval (null for a single question, and in the train phase), and `clear`: whether
         the interval excludes 0.
 
     Raises:

@@ -97,9 +97,9 @@ def t_quantiles(degrees: pl.Expr, values: Iterable[int | None]) -> pl.Expr:
 
 
 def t_quantile(degrees: int) -> float:
-    """The two-sided 95 % quantile of Student's t.
+    """The two-sided 95% quantile of Student's t.
 
-    Exact for 1 and 2 degrees of freedom; from 3 on the expansion of Abramowitz and Stegun, 26.7.5, accurate to 0.5 %.
+    Exact for 1 and 2 degrees of freedom; from 3 on the expansion of Abramowitz and Stegun, 26.7.5, accurate to 0.5%.
 
     >>> round(t_quantile(1), 3), round(t_quantile(9), 3), round(t_quantile(10**6), 3)
     (12.706, 2.262, 1.96)

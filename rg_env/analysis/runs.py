@@ -26,7 +26,7 @@ from rg_env.errors import DumpError, one_line
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The largest set of questions of a run's last evaluation; the interval covers 95 %."""
+    """The largest set of questions of a run's last evaluation; the interval covers 95%."""
 
     step: int | None
     environment: str

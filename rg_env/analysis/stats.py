@@ -40,7 +40,7 @@ class Statistic:
         meaning: a few words for the documentation.
         bounded: whether values lie in [0, 1].
         header: of its column in the table for a terminal, "" without one.
-        rare: show that column only if some row rounds to at least 1 %.
+        rare: show that column only if some row rounds to at least 1%.
     """
 
     name: str
@@ -248,7 +248,7 @@ def statistics(
 
     Returns:
         `run_id`, `phase`, `environment` and the columns of `by`; then the following, those with * followed by their
-        95 % confidence interval (`…_low`, `…_high`; clustered by group, see `rg_env.analysis.estimates`):
+        95% confidence interval (`…_low`, `…_high`; clustered by group, see `rg_env.analysis.estimates`):
 
         - `groups`, `rollouts`, `steps`: counts;
         - every entry of `STATISTICS`*, which says what it is;

@@ -27,7 +27,7 @@ def runs(
     """List runs: kind, when, how they ended, step, model, last evaluation, tasks.
 
     The newest is first, each under the path of its dump, for `rg-env dumps`. The evaluation is the share of solved
-    responses with its 95 % interval. Exit code 1 if there are no runs.
+    responses with its 95% interval. Exit code 1 if there are no runs.
 
     Examples:
       rg-env runs

@@ -224,7 +224,7 @@ def _read_answer(entry: Entry, answer: str, **allowed: Any) -> Expression:
 
 
 def _rewrite_countdown(entry: Entry, answer: str) -> str:
-    """The scorer allows for 0.001 %."""
+    """The scorer allows for 0.001%."""
     target = entry["metadata"]["target"]
     expression = _read_answer(entry, answer, operators=frozenset("+-*/"))
     _check_numbers(expression, entry)
@@ -528,7 +528,7 @@ JUDGED_HERE: dict[str, Check] = {
     # A common prefix scores, so that 0 scores 0.9; 1e999999999 hangs.
     "coin_flip": Check(
         _is_right_probability,
-        "the answer must be a probability within 1 % of the right one, as a decimal or a fraction",
+        "the answer must be a probability within 1% of the right one, as a decimal or a fraction",
     ),
     # bool(text) is compared with bool(text): always true.
     "game_of_life_halting": Check(_is_right_truth, "the answer must be True or False, and the right one of them"),

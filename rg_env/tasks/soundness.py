@@ -89,7 +89,7 @@ GUARDED: dict[str, str] = {
     "acre": f"{_SUBSTRING}; only on, off or undetermined pass",
     "binary_matrix": f"{_RUNS_ANSWER}; only numbers and lists pass",
     "codeio": "upstream gives deep objects 0.9, because it divides by their length; only the right value passes",
-    "coin_flip": "upstream gives `0` 0.9 and hangs on 1e999999999; only probabilities within 1 % of the answer pass",
+    "coin_flip": "upstream gives `0` 0.9 and hangs on 1e999999999; only probabilities within 1% of the answer pass",
     "complex_arithmetic": "upstream gives `nan` 1; only finite numbers pass",
     "countdown": f"{_RUNS_ANSWER}; only arithmetic on exactly the given numbers passes",
     "course_schedule": f"{_SUBSTRING}; only True or False pass",

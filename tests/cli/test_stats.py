@@ -14,6 +14,7 @@ from rg_env.dump.files import batch_name
 from rg_env.dump.schema import StepRecord
 from rg_env.errors import RGEnvError
 from tests.analysis.samples import write_ledger
+from tests.documents import ROOT
 from tests.dump.records import RUN_ID, group
 
 
@@ -37,6 +38,14 @@ def test_for_people_and_for_machines(folder):
     assert (row["violation_counts"], row["status_counts"]) == ({}, {"ok": 16})
     (row,) = json.loads(stats(folder, "--json", "--where", "step > 4").stdout)
     assert (row["groups"], row["solve_rate"]) == (4, 0.5)
+
+
+def test_the_table_of_a_run_fits_80_columns_without_a_break_in_a_name():
+    """Its intervals are wide and its tasks have long names, which leaves one space between columns."""
+    done = stats(ROOT / "dumps" / "sample")
+    table = done.stdout.partition("\n")[2].partition("phantoms")[0].splitlines()
+    assert max(map(len, table)) <= 80
+    assert sum("spell_backward " in line for line in table) == 2
 
 
 def test_only_the_columns_asked_for(folder):

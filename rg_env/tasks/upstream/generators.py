@@ -4,7 +4,7 @@ Invariant: a mended instance makes the same item from the same seed in every pro
 thread at a time may use it. A fix changes the instance that it is given, never upstream's modules or classes. Items
 that need no fix stay as they are.
 
-Not fixed: about 3 % of the answers of intermediate_integration (never its questions), where sympy picks among
+Not fixed: about 3% of the answers of intermediate_integration (never its questions), where sympy picks among
 equivalent antiderivatives by hash seed. The row carries the one picked.
 """
 

@@ -68,7 +68,7 @@ def test_what_reaches_a_scorer_that_evaluates_is_made_by_us(answer: str) -> None
 
 DIFFERENCES: dict[str, str] = {
     "puzzle24": "numbers that are not those of the item, and results from 24 to 25, are refused; upstream gives them 1",
-    "countdown": "results within 0.001 % of the target are refused; upstream gives them 1",
+    "countdown": "results within 0.001% of the target are refused; upstream gives them 1",
 }
 """Task → why an answer may be refused that upstream gives 1."""
 
