@@ -107,7 +107,7 @@ format: install
 bench: install
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# dumps/sample, docs/sample-report.html and the pictures of the README, from new runs.
+# dumps/sample, docs/sample-report.html and the pictures of the pages, from new runs.
 samples: install
 	scripts/samples.sh
 

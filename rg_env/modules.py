@@ -37,6 +37,10 @@ def import_named(names: Iterable[str]) -> None:
             if name.endswith(".py"):
                 message += f"; a module is named without .py: {name.removesuffix('.py')}"
             raise UserCodeError(message) from None
+        except SystemExit as error:
+            where = str(_failed_import(name, error)).removesuffix(f": {describe(error)}")
+            remedy = 'put what ends it under `if __name__ == "__main__":`'
+            raise UserCodeError(f"{where}: importing the module {name} ends the process; {remedy}") from error
         except Exception as error:
             raise _failed_import(name, error) from error
 

@@ -205,6 +205,8 @@ class RewardFunction:
             # A text is a sequence, too: "10" would be two numbers.
             if isinstance(returned, (str, bytes)):
                 return f"the reward function returned a text, {returned!r:.40}, not one number for each rollout"
+            if returned is None:
+                return "the reward function returned nothing, not one number for each rollout"
             values = [float(value) for value in returned]
         except BaseException as error:  # user code can raise anything
             return self._explain(error)

@@ -59,6 +59,29 @@ FOREIGN = frozenset(
 """The last parts of the names in the tables of that page: settings of Atropos and of an older SkyRL."""
 
 
+_USUAL = MappingProxyType(
+    {
+        "model": "trainer.policy.model.path",
+        "model_name_or_path": "trainer.policy.model.path",
+        "learning_rate": "trainer.policy.optimizer_config.lr",
+        "steps": "trainer.max_training_steps",
+        "max_steps": "trainer.max_training_steps",
+        "num_train_epochs": "trainer.epochs",
+        "per_device_train_batch_size": "trainer.train_batch_size",
+        "num_generations": "generator.n_samples_per_prompt",
+        "max_tokens": "generator.sampling_params.max_generate_length",
+        "max_new_tokens": "generator.sampling_params.max_generate_length",
+        "max_completion_length": "generator.sampling_params.max_generate_length",
+        "beta": "trainer.algorithm.kl_loss_coef",
+        "report_to": "trainer.logger",
+        "wandb": "trainer.logger",
+    }
+)
+"""What TRL, Transformers and people usually call a setting. Some are short names of a setting that nobody means:
+`model` is that of a judge.
+"""
+
+
 @functools.cache
 def setting_names() -> Mapping[str, bool]:
     """Return the name of every setting, and whether its value may have parts with any names."""
@@ -100,6 +123,8 @@ def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:
             f"unknown setting {key!r}, which is of Atropos or an older SkyRL: {FOREIGN_PAGE} says what replaces it"
         )
         raise ConfigError(message)
+    if key in _USUAL:
+        raise ConfigError(f"unknown setting {key!r}; {_similar(key)}")
     whole = whole or is_group(key.partition(".")[0])
 
     # Parts are cut off at the end until the rest names a setting: the longest name that exists is meant.
@@ -121,6 +146,8 @@ def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:
 
 def _similar(key: str) -> str:
     """Say what an unknown name may mean, or where all names are."""
+    if usual := _USUAL.get(key.rpartition(".")[2]):
+        return f"did you mean {usual}?"
     if groups := _matching_groups(key):
         return f"did you mean {' or '.join(groups)}?"
     # By the last part, which is what people remember; of several settings with it, the one that is most like the key.

@@ -101,7 +101,7 @@ def _check_items(name: str, value: Any, collection: Any, limits: Mapping[str, An
     item_kind = (typing.get_args(collection) or (Any,))[-1]
     items: Iterable[tuple[Any, Any]]
     if (typing.get_origin(collection) or collection) is list:
-        need(isinstance(value, (list, tuple)), name, value, f"must be a list; write [{value}]")
+        need(isinstance(value, (list, tuple)), name, value, f"must be a list; write [{str(value).removesuffix('.py')}]")
         items = enumerate(value)
     else:
         need(isinstance(value, Mapping), name, value, "must be a mapping, such as {name: value}")
@@ -141,7 +141,8 @@ def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
     except Exception as error:  # PyYAML's constructors raise nearly anything
-        raise ConfigError(f"{path}: is not valid YAML ({one_line(error)})") from None
+        why = one_line(error).replace(' in "<unicode string>", line', ", line")  # PyYAML does not know the file's name
+        raise ConfigError(f"{path}: is not valid YAML ({why})") from None
     if not isinstance(content, Mapping) or not content:
         raise ConfigError(f"{path}: contains no settings; write lines such as `trainer.max_training_steps: 10`")
     settings: dict[str, Any] = {}

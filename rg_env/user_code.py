@@ -68,7 +68,8 @@ def load_object(setting: str, path: str) -> Any:
     module, name = _module_and_name(path)
     import_named([module])
     if not hasattr(sys.modules[module], name):
-        refuse(f"{PREFIX}.{setting}", path, f"the module {module} has no {name!r}")
+        how = "; write module.function, without .py" if name == "py" else ""
+        refuse(f"{PREFIX}.{setting}", path, f"the module {module} has no {name!r}{how}")
     return getattr(sys.modules[module], name)
 
 

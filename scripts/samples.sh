@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make again what the repository shows of runs: dumps/sample and its report, and the two pictures of the README.
+# Make again what the repository shows of runs: dumps/sample and its report, and the pictures of the README and of docs/reading.md.
 # A few minutes on two idle cores; needs Chromium:  make samples
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -16,6 +16,7 @@ rm -rf "$root/dumps/sample"
 mkdir "$root/dumps/sample"
 cp sample/*.json* "$root/dumps/sample"
 "$bin/rg-env" dumps report "$root/dumps/sample" --out "$root/docs/sample-report.html" --force
+"$bin/python" "$root/scripts/browser_picture.py" "$root/docs/browser.svg" "$root/dumps/sample"
 
 "$bin/python" "$root/scripts/terminal_picture.py" "$root/docs/terminal.svg" configs/quickstart.yaml
 "$bin/rg-env" dumps report runs/quickstart/dumps --out report.html

@@ -72,7 +72,7 @@ def raising(rollouts):
         (lambda rollouts: [1.0], "1 values for 2 rollouts"),
         (lambda rollouts: [1.0, float("nan")], "not finite"),
         (lambda rollouts: [1.0, float("inf")], "not finite"),
-        (lambda rollouts: None, "TypeError"),
+        (lambda rollouts: None, "returned nothing, not one number for each rollout"),
         (lambda rollouts: ["a", "b"], "ValueError"),
         (raising, "KeyError: 'colour'"),
         (lambda rollouts: sys.exit(), "SystemExit"),
@@ -170,6 +170,10 @@ def a_row():
     [
         ("x = 1 /\n", ":1: SyntaxError"),
         ("import math\nx = 1 / 0\n", ":2: ZeroDivisionError: division by zero"),
+        (
+            "x = 1\nraise SystemExit(3)\n",
+            ":2: importing the module {name} ends the process; put what ends it under `if",
+        ),
         ("import no_such_package\n", ":1: ModuleNotFoundError: No module named 'no_such_package'"),
     ],
 )
@@ -177,7 +181,7 @@ def test_a_module_that_cannot_be_imported_is_one_line_with_its_place(module, tex
     name = module(text)
     with pytest.raises(UserCodeError) as error:
         import_modules(RGDumpConfig(imports=[name]))
-    assert f"{name}.py{expected}" in str(error.value)
+    assert f"{name}.py{expected}".replace("{name}", name) in str(error.value)
     assert "\n" not in str(error.value)
 
 

@@ -19,7 +19,7 @@ from rg_env.cli.evaluate import ServerCommand, collect, evaluate
 from rg_env.cli.options import Force, Imports, JsonFlag, SettingArguments, Tasks, import_tasks
 from rg_env.cli.runs import runs
 from rg_env.cli.serve import serve
-from rg_env.cli.tasks import tasks
+from rg_env.cli.tasks import TasksCommand, tasks
 from rg_env.errors import RGEnvError
 from rg_env.output import guard_streams, print_error, print_fields, print_json, print_line, print_text
 from rg_env.scoring.types import MEANINGS, Status, Verdict
@@ -46,7 +46,8 @@ def main() -> None:
     try:
         sys.exit(app(standalone_mode=False, prog_name="rg-env"))
     except typer.TyperException as error:  # wrong usage; the help has been printed if there is no message
-        if message := error.format_message().replace("Value error, ", "").rstrip("."):
+        message = error.format_message().replace("Value error, ", "").replace("Input should be", "must be").rstrip(".")
+        if message:
             command = getattr(getattr(error, "ctx", None), "command_path", "rg-env")
             print_error(message if message.endswith("?") else f"{message}; see `{command} --help`")
         sys.exit(error.exit_code)
@@ -125,8 +126,9 @@ def train(
 
 app.command("eval", cls=ServerCommand, context_settings=_PASS_ON)(evaluate)
 app.command(cls=ServerCommand, context_settings=_PASS_ON)(collect)
-for command in (runs, serve, tasks):
+for command in (runs, serve):
     app.command()(command)
+app.command(cls=TasksCommand)(tasks)
 
 
 @app.command()

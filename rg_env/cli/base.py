@@ -91,6 +91,14 @@ class _LaidOut:
         self.help = escape("\n\n".join(" ".join(paragraph.split()) for paragraph in purpose.split("\n\n")))
         self.epilog = f"[bold]Examples[/]\n{escape(examples)}" if examples else None
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)  # type: ignore[misc, no-any-return]
+        except typer.TyperException as error:
+            # Typer's parser does not know of which command an option is that lacks its value.
+            error.ctx = getattr(error, "ctx", None) or ctx  # type: ignore[attr-defined]
+            raise
+
     def get_params(self, ctx: Any) -> list[Any]:
         return [_shorten(param) for param in super().get_params(ctx)]  # type: ignore[misc]
 

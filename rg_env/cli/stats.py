@@ -11,7 +11,7 @@ import typer
 
 from rg_env.choices import By, parse_by
 from rg_env.cli.options import JsonFlag, Selection, SolvedAt, print_remarks, spinner
-from rg_env.errors import DumpError
+from rg_env.errors import DumpError, did_you_mean
 from rg_env.output import cell, console, counted, print_error, print_json, print_line
 
 if TYPE_CHECKING:
@@ -62,10 +62,9 @@ class StatsOptions(Selection):
     def check_names(self, known: Sequence[str]) -> None:
         for name in self.names:
             if name not in known:
-                choices = ", ".join(word for word in known if not word.endswith(("_low", "_high")))
-                raise DumpError(
-                    f"--columns: there is no {name}; use {choices}, or with _low or _high the interval's ends"
-                )
+                choices = [word for word in known if not word.endswith(("_low", "_high"))]
+                every = f"use {', '.join(choices)}, or with _low or _high the interval's ends"
+                raise DumpError(f"--columns: there is no {name}{did_you_mean(name, choices, every)}")
 
 
 def stats(

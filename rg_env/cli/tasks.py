@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rg_env.cli.base import Command
 from rg_env.cli.options import Imports, JsonFlag, import_tasks
+from rg_env.errors import ConfigError
 from rg_env.output import cell, console, print_fields, print_json, print_line
 
 if TYPE_CHECKING:
@@ -23,6 +25,15 @@ _COMPLEXITIES = (0.0, 0.5, 1.0)
 """Complexities of the sample questions."""
 _MAX_CHARS = 600
 """Longer sample questions are shortened, except in JSON."""
+
+
+class TasksCommand(Command):
+    """Knows what is meant by a name without an option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and not args[0].startswith("-"):
+            raise ConfigError(f"`{ctx.command_path}` takes no name; did you mean `rg-env tasks --levels {args[0]}`?")
+        return super().parse_args(ctx, args)
 
 
 def tasks(

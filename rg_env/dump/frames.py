@@ -183,6 +183,8 @@ def parse_condition(text: str) -> Condition:
     def wrong(why: str) -> ConditionError:
         return ConditionError(visible(f"{text}: {why}", one_line=True))
 
+    if not text.strip():
+        raise ConditionError("the condition is empty; write for example task = 'chain_sum'")
     bare = re.sub(_STRING, "''", text)
     for operator, word in _OTHER_OPERATORS.items():
         if operator in bare:

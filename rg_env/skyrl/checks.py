@@ -11,6 +11,7 @@ from __future__ import annotations
 import http.client
 import json
 import math
+import netrc
 import os
 import re
 import socket
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from loguru import logger
 
@@ -293,12 +295,26 @@ TOGETHER = (check_rows, check_loop, check_temperature, check_resumption)
 # ----------------------------------------------------------------------------------------- what needs torch and SkyRL
 def check_skyrl(cfg: Any) -> None:
     """SkyRL's own checks, which also complete the config: one line in its words, with the settings to change."""
-    if os.environ.get("WANDB_MODE") in ("offline", "disabled"):
-        os.environ.setdefault("WANDB_API_KEY", "none")  # SkyRL wants one although nothing is sent
+    _set_wandb_key()
     message = _refusal_of_skyrl(cfg)
+    if "WANDB_API_KEY" in message:
+        raise ConfigError(f"{message}: set it, run `wandb login`, or set WANDB_MODE=offline or trainer.logger=console")
     if message:
         advice = suggestion(message, cfg, lambda trial: not _refusal_of_skyrl(trial))
         raise ConfigError("; ".join(filter(None, (message, advice))))
+
+
+def _set_wandb_key() -> None:
+    """Put the key of `wandb login` where SkyRL looks for one and passes it on to its workers."""
+    if os.environ.get("WANDB_API_KEY"):
+        return
+    if os.environ.get("WANDB_MODE") in ("offline", "disabled"):
+        os.environ["WANDB_API_KEY"] = "none"  # SkyRL wants one although nothing is sent
+        return
+    host = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").netloc
+    with suppress(OSError, netrc.NetrcParseError):
+        if login := netrc.netrc(os.environ.get("NETRC")).authenticators(host):
+            os.environ["WANDB_API_KEY"] = login[2]
 
 
 def _refusal_of_skyrl(cfg: Any) -> str:

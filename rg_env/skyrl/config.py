@@ -88,6 +88,9 @@ class TrainingRun:
     given: tuple[str, ...]
 
 
+_EXPECTED = "expected a .yaml file or key=value without spaces"
+
+
 def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None] | None = None) -> TrainingRun:
     """Read the settings of a run and check them. Nearly all mistakes are found before torch is imported.
 
@@ -172,7 +175,7 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
             except ConfigError as error:
                 mistakes.append(str(error))
         else:
-            mistakes.append(f"{arg!r}: expected a .yaml file or key=value, such as trainer.max_training_steps=10")
+            mistakes.append(f"{arg!r}: {_EXPECTED}, such as trainer.max_training_steps=10")
     values = _overridden(files, typed)
     for key, value in list(values.items()):
         try:
@@ -181,7 +184,7 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
                 check_value(name, value, known_settings()[name].kind, known_settings()[name].limits)
             elif not rest and value is not None:  # null leaves out an optional group; SkyRL checks which are
                 member = next(member for member in known_settings() if member.startswith(f"{name}."))
-                raise ConfigError(f"{key} is a group of settings; set one of them, such as {member}")
+                raise ConfigError(f"{key}={value!r}: it is a group of settings; set one of them, such as {member}")
         except ConfigError as error:
             if key == f"{PREFIX}.imports":
                 raise

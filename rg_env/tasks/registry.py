@@ -75,12 +75,18 @@ def check_name(name: str) -> None:
     Raises:
         ConfigError: with the nearest known names; or reasoning-gym has another version than the audited one.
     """
+    if name.endswith((".csv", ".jsonl", ".parquet")):
+        in_mix = f"{{mine: {{file: {{path: {name}, …}}}}}}"
+        raise ConfigError(f"{name!r} is no task; a file of questions has a name in the mix, such as {in_mix}")
     if name in MIXERS:
         raise ConfigError(f"task {name!r} only mixes other tasks: name those in `tasks`, with weights")
     check_audited()
     # Modules of users that add tasks import reasoning-gym; without them, a wrong name is found without importing it.
     known = task_names() if "reasoning_gym" in sys.modules else AUDITED_TASKS
     if name not in known:
+        task, dash, _ = name.partition("-")
+        if dash and task in known:  # meant as the id of an item
+            raise ConfigError(f"{name!r} is no task and no id of an item; did you mean {task}-train-42-0?")
         raise ConfigError(f"unknown task {name!r}{did_you_mean(name, known, '`rg-env tasks` lists them')}")
 
 

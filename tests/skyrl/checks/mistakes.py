@@ -5,14 +5,15 @@ ENGINE = "generator.inference_engine"
 NOTHING = "docs/settings.md"
 
 MISSPELLED = {
-    "+trainer.seed=1": "expected a .yaml file or key=value",
+    "+trainer.seed=1": "expected a .yaml file or key=value without spaces",
     "dump_rollots=true": f"did you mean {RG}.dump_rollouts?",
     "trainer.polcy.model.path=x": "did you mean trainer.policy.model.path?",
     "environment.rg_dump.eval_seed=1": f"did you mean {RG}.eval_seed?",
     "n_samples_per_promt=8": "did you mean generator.n_samples_per_prompt?",
     "trainer.n_samples_per_prompt=8": "did you mean generator.n_samples_per_prompt?",
     "lr=1e-4": "may be trainer.policy.optimizer_config.lr or trainer.critic.optimizer_config.lr",
-    "trainer.learning_rate=1e-4": NOTHING,
+    "trainer.learning_rate=1e-4": "did you mean trainer.policy.optimizer_config.lr?",
+    "model=nano": "did you mean trainer.policy.model.path?",  # alone, it would be that of a judge
     "frobnicate=1": NOTHING,
     "trainer.policy=3": "group of settings",
     "trainer.seed.value=3": "trainer.seed has no parts",

@@ -4,6 +4,7 @@ The servers here only answer the two requests made; tests/vllm has a real one.
 """
 
 import json
+import os
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 from rg_env.cpu import nano_path
-from rg_env.errors import RGEnvError
+from rg_env.errors import ConfigError, RGEnvError
 from rg_env.skyrl.config import load_config
 from rg_env.train import main
 from tests.skyrl.checks.test_model import change
@@ -62,6 +63,20 @@ def test_a_gpu_recipe_on_a_machine_without_gpus(gpus, capsys, monkeypatch):
         assert (ended.value.code, shown.count("\n")) == (code, lines), shown
         assert ("no GPU" in shown and "`hf download" in shown) == (lines > 1)
         assert ("WANDB_API_KEY" in shown) == (lines == 3)
+
+
+def test_the_key_of_wandb_login_is_enough(monkeypatch, tmp_path):
+    """SkyRL wants the variable, also on its workers."""
+    for name in ("WANDB_MODE", "WANDB_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WANDB_API_KEY", "")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    quickstart = [f"{CONFIGS}/quickstart.yaml", "trainer.logger=wandb"]
+    with pytest.raises(ConfigError, match=r"run `wandb login`, or set WANDB_MODE=offline or trainer\.logger=console"):
+        load_config(quickstart)
+    (tmp_path / "netrc").write_text("machine api.wandb.ai login user password of-wandb-login")
+    assert load_config(quickstart).trainer.logger == "wandb"
+    assert os.environ["WANDB_API_KEY"] == "of-wandb-login"
 
 
 def test_sequences_are_split_among_the_workers_of_a_role(gpus):
