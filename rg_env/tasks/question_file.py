@@ -98,6 +98,8 @@ def parse_file(task: str, value: object) -> QuestionFile:
     if "scorer" in options:  # module:function means the same, and entries name it in one way
         options["scorer"] = options["scorer"].replace(":", ".")
     file = QuestionFile(**options)
+    if "tolerance" in options and file.scorer != "number":
+        raise ConfigError(f"{place}.tolerance: only scorer=number has one; scorer is {file.scorer}")
     _check_scorer(place, file.scorer)
     return file
 

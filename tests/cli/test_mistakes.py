@@ -46,6 +46,8 @@ MISTAKES = {
     "dataset --out x.csv": ".parquet",
     "dataset --out x.parquet --tasks nope": "nope",
     "attack --tasks nope": "nope",
+    "attack --items many": "'--items': must be a whole number; see",
+    "serve --timeout soon": "'--timeout': must be a number; see",
     "serve --workers 0": "--workers",
     "dumps export sft dumps/sample --out x.csv": "must end in .jsonl",
     "dumps export sft dumps/sample --out /proc/none/x.jsonl": "cannot be written",
