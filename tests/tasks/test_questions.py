@@ -153,6 +153,7 @@ def test_a_bad_row_is_one_line_with_its_number(bad: Any, message: str, tmp_path:
         ({"sums": {"file": {"path": "x.csv", "anser": "q"}}}, r"unknown key 'anser'; did you mean answer\?"),
         ({"sums": {"file": {"path": "x.csv", "answer": 5}}}, r"answer=5: must be a text"),
         ({"sums": {"file": {"path": "x.csv", "tolerance": -1}}}, r"tolerance=-1: must be a number of at least 0"),
+        ({"sums": {"file": {"path": "x.csv", "tolerance": 0.1}}}, r"tolerance: only scorer=number has one"),
         ({"sums": {"file": {"path": "x.csv", "scorer": "exakt"}}}, r"scorer='exakt'; did you mean exact\?"),
         ({"sums": {"file": {"path": "x.csv", "scorer": "json.lods"}}}, r"the module json has no function 'lods'"),
         ({"sums": {"file": {"path": "x.csv", "scorer": "nowhere.f"}}}, r"No module named 'nowhere'"),
