@@ -1,0 +1,57 @@
+"""Clients take turns, and slow work of one leaves slots to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from rg_env.integrations import turns_of_clients
+from rg_env.integrations.turns_of_clients import Turns
+
+
+def test_a_client_with_much_work_lets_another_in_early() -> None:
+    async def test() -> None:
+        turns, order = Turns(1), []
+
+        async def work(client: str) -> None:
+            async with turns.turn(client):
+                order.append(client)
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(work(client) for client in "aaaaab"))
+        assert order.index("b") <= 2, order
+
+    asyncio.run(test())
+
+
+def test_slow_work_of_one_client_leaves_slots_to_the_others(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(turns_of_clients, "SLOW_SECONDS", 0.01)
+
+    async def test() -> None:
+        turns, held = Turns(2), asyncio.Event()
+
+        async def hold(client: str) -> None:
+            async with turns.turn(client):
+                await held.wait()
+
+        async def pass_through(client: str) -> None:
+            async with turns.turn(client):
+                pass
+
+        await pass_through("polite")
+        slow = [asyncio.ensure_future(hold("slow"))]
+        await asyncio.sleep(0.05)
+        slow += [asyncio.ensure_future(hold("slow")) for _ in range(5)]
+        await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.wait_for(pass_through("polite"), 60)  # forever, if the slow one had both slots
+        # Who leaves while waiting, or while working, gives the slot back.
+        for task in slow:
+            task.cancel()
+        for task in slow:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        held.set()
+        await asyncio.wait_for(asyncio.gather(*(hold("slow") for _ in range(4))), 60)
+
+    asyncio.run(test())
