@@ -42,19 +42,17 @@ def headline(measured: Measured, dump: Dump) -> str:
         source = "no ledger: groups whose text was not kept are missing"
     elif dump.has_every_group:
         source = "every group, from the ledger"
-    else:
-        source = "from the ledger" + (", not every group: see below" if dump.has_every_group is False else "")
-    parts = [
-        f"run {names[0]}" if len(names) == 1 else f"{len(names)} runs",
-        f"{counted(groups.height, 'group')}, {counted(measured.rollouts.height, 'rollout')}",
-        *([f"steps {first} to {last}"] if first is not None else []),
-        *(
-            [f"{counted(measured.left_out, 'rollout')} left out (no response, or unscored)"]
-            if measured.left_out
-            else []
-        ),
-        source,
-    ]
+    elif dump.has_every_group is False:
+        source = "from the ledger, not every group: see below"
+    else:  # no manifest says how many groups there were
+        source = "from the ledger"
+    runs = f"run {names[0]}" if len(names) == 1 else f"{len(names)} runs"
+    parts = [runs, f"{counted(groups.height, 'group')}, {counted(measured.rollouts.height, 'rollout')}"]
+    if first is not None:
+        parts.append(f"steps {first} to {last}")
+    if measured.left_out:
+        parts.append(f"{counted(measured.left_out, 'rollout')} left out (no response, or unscored)")
+    parts.append(source)
     return " · ".join(parts)
 
 
@@ -65,7 +63,7 @@ def render_table(
     columns: Sequence[str] = (),
     names: Mapping[str, str] | None = None,
 ) -> Table:
-    """`statistics`, with a section for each phase and environment of each run.
+    """The rows of `statistics`, with a section for each phase and environment of each run.
 
     Args:
         totals: `statistics` of the same source by phase, shown in the section headings.
@@ -73,13 +71,14 @@ def render_table(
         names: of the runs, by run id.
     """
     shown = {name: partial(_figure, name) for name in columns} if columns else _main_columns(frame)
-    label = " ".join("run" if key == "run_id" else key for key in _names(frame))
+    label = " ".join(_names(frame)).replace("run_id", "run")
 
     def filled(tight: bool) -> Table:
         table = new_table([label], shown, compact=True, tight=tight)
         _add_rows(table, frame, totals, list(shown.values()), names or {})
         return table
 
+    # The narrow form only where the other one does not fit: it is harder to read.
     table = filled(tight=False)
     return table if width_of(table) <= _WIDTH else filled(tight=True)
 
@@ -107,6 +106,7 @@ def render_details(
         numbers = trainer.get((row["run_id"], row.get("step", -1)), {}) if row["phase"] == Phase.TRAIN else {}
         title = cell(_name_of(row, _keys(frame), names))
         table = new_table([""], ["value", "95% interval"], title=title, title_justify="left")
+        # After the keys, each statistic is followed by the ends of its interval, which stand beside it here.
         for name in frame.columns[frame.columns.index("groups") :]:
             if not name.endswith(("_low", "_high")) and row[name] is not None:
                 low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
@@ -125,32 +125,38 @@ def render_comparison(*frames: pl.DataFrame, measures: Sequence[str] = ()) -> Ta
         measures: to show in every row; by default the main ones of the totals, and the solve rate of the others.
     """
     table = new_table([""], ["questions", "this", "other", "difference", "95% interval"], compact=True)
-    for section in frames[0].select("phase", "environment").unique(maintain_order=True).iter_rows(named=True):
+    sections = frames[0].select("phase", "environment").unique(maintain_order=True)
+    for section in sections.iter_rows(named=True):
         table.add_section()
         table.add_row(cell(_name_of(section, _keys(frames[0])), "bold"))
         for frame in frames:
             keys = _names(frame) if frame is not frames[0] else []
             chosen = measures or (["solve_rate"] if keys else _TOTALS)
             if keys:
-                table.add_row(cell(f"{'' if measures else 'solve_rate '}by {' and '.join(keys)}", "bold"))
+                # Rows of one measure do not repeat its name: the heading says it.
+                measure = "" if measures else "solve_rate "
+                table.add_row(cell(f"{measure}by {' and '.join(keys)}", "bold"))
+            words = [*keys, "measure"] if measures or not keys else keys
             rows = frame.filter(pl.col("measure").is_in(chosen), **section)
             scores = rows.filter(pl.col("measure").is_in(["mean_base_score", "mean_reward"])).select("this", "other")
             if not measures and scores.n_unique() == 1:  # the reward is shown where it differs from the score
                 rows = rows.filter(pl.col("measure") != "mean_reward")
             for row in rows.iter_rows(named=True):
-                label = _name_of(row, [*keys, *(["measure"] if measures or not keys else [])])
-                low, high, style = row["low"], row["high"], "bold" if row["clear"] else ""
-                show, change = partial(value_of, row["measure"]), partial(_change, row["measure"])
-                unit = " points" if is_rate(row["measure"]) else ""
-                table.add_row(
-                    cell(f"  {label}"),
-                    str(row["questions"]),
-                    show(row["this"]),
-                    show(row["other"]),
-                    Text(f"{change(row['difference'])}{unit} {'*' if row['clear'] else ' '}", style=style),
-                    Text("" if low is None else f"{change(low)} … {change(high)}", style=style),
-                )
+                table.add_row(cell(f"  {_name_of(row, words)}"), *_compared(row))
     return table
+
+
+def _compared(row: Row) -> list[str | Text]:
+    """The cells of a row of `compare` after its name; a clear difference is bold and has a star."""
+    name = row["measure"]
+    style, star = ("bold", "*") if row["clear"] else ("", " ")
+    unit = " points" if is_rate(name) else ""
+    difference = f"{_change(name, row['difference'])}{unit} {star}"
+    interval = ""
+    if row["low"] is not None:
+        interval = f"{_change(name, row['low'])} … {_change(name, row['high'])}"
+    means = [value_of(name, row["this"]), value_of(name, row["other"])]
+    return [str(row["questions"]), *means, Text(difference, style=style), Text(interval, style=style)]
 
 
 _TOTALS = ("mean_base_score", "mean_reward", "solve_rate", "format_rate", "mean_response_tokens", "no_signal")
@@ -209,8 +215,9 @@ def _add_rows(
     for section, rows in frame.group_by(sections, maintain_order=True):
         table.add_section()
         of_section = dict(zip(sections, section, strict=True))
-        heads = [] if totals is None else totals.filter(**of_section).rows(named=True)
-        figures = [show(heads[0]) for show in columns] if heads else []
+        # The totals have a row for this section, unless there are none.
+        totals_here = [] if totals is None else totals.filter(**of_section).rows(named=True)
+        figures = [show(totals_here[0]) for show in columns] if totals_here else []
         heading = _name_of(of_section, sections, names_of_runs)
         table.add_row(cell(heading, "bold"), *(Text(text, style="bold") for text in figures))
         for row in rows.iter_rows(named=True):
@@ -249,7 +256,7 @@ def _name_of(row: Row, names: Sequence[str], names_of_runs: Mapping[str, str] | 
 
 
 def _main_columns(frame: pl.DataFrame) -> dict[str, Show]:
-    """Header → the cell. A column that would say nothing is left out."""
+    """How each column shows its cells, by its header. A column that would say nothing is left out."""
     tries = [name for name in frame.columns if name.startswith("pass_at_") and name[8:].isdigit()]
     columns: dict[str, Show] = {"groups": partial(_figure, "groups")}
     columns["solved"] = _solved
@@ -260,6 +267,7 @@ def _main_columns(frame: pl.DataFrame) -> dict[str, Show]:
     for each in STATISTICS:
         if not each.header or not frame[each.name].count():
             continue
+        # Where the reward is the score, a second column of it would say nothing.
         if each.name == "mean_reward" and (frame["mean_reward"].round(3) == frame["mean_base_score"].round(3)).all():
             continue
         if not (each.rare and (frame[each.name].fill_null(0) < 0.005).all()):
@@ -299,8 +307,11 @@ def _trend(row: Row) -> str:
 
 
 def _tokens(row: Row) -> str:
-    right, wrong = row["tokens_right_p50"], row["tokens_wrong_p50"]
-    return "/".join(_UNKNOWN if value is None else f"{value:.0f}" for value in (right, wrong))
+    return f"{_whole(row['tokens_right_p50'])}/{_whole(row['tokens_wrong_p50'])}"
+
+
+def _whole(value: float | None) -> str:
+    return _UNKNOWN if value is None else f"{value:.0f}"
 
 
 def _figure(name: str, row: Row) -> str:

@@ -66,24 +66,22 @@ class Query:
         `best`, `mean` and `worst` are base scores, `length` is in tokens, `troubles` are violations and each status
         other than ok, and `matches` says whether the group meets the condition.
         """
+        # In a group, `violations` and `failures` are sorted lists of words.
         violations = pl.col("violation").filter(pl.col("violation") != "").unique().sort()
         failures = pl.col("status").filter(pl.col("status") != Status.OK.value).unique().sort()
-        groups = (
-            dump.scan()
-            .filter(pl.col("text") != "")
-            .group_by("run_id", "group_id", maintain_order=True)
-            .agg(
-                pl.col("step", "phase", "task", "outcome").first(),
-                best=_SCORE.max(),
-                mean=_SCORE.mean(),
-                worst=_SCORE.min(),
-                troubles=violations.append(failures).str.join(" "),
-                matches=parse_condition(self.condition).test.any() if self.condition else pl.lit(True),
-                length=pl.col("response_tokens").mean(),
-            )
-            .collect(engine="streaming")
-            .sort("run_id", "step", "phase", nulls_last=True, maintain_order=True)
+        matches = parse_condition(self.condition).test.any() if self.condition else pl.lit(True)
+        with_text = dump.scan().filter(pl.col("text") != "")
+        grouped = with_text.group_by("run_id", "group_id", maintain_order=True).agg(
+            pl.col("step", "phase", "task", "outcome").first(),
+            best=_SCORE.max(),
+            mean=_SCORE.mean(),
+            worst=_SCORE.min(),
+            troubles=violations.append(failures).str.join(" "),
+            matches=matches,
+            length=pl.col("response_tokens").mean(),
         )
+        groups = grouped.collect(engine="streaming")
+        groups = groups.sort("run_id", "step", "phase", nulls_last=True, maintain_order=True)
         if sort is None:
             return groups
         return groups.sort(_SORTED_BY[sort], descending=True, nulls_last=True, maintain_order=True)
@@ -92,7 +90,8 @@ class Query:
         """The groups that match, sorted or in the order of run, step and phase."""
         rows = self.rows(dump, sort).filter("matches")
         names = rows.select("run_id", "group_id").rows()
-        if not self.condition:  # of which a group that the ledger lacks has no row
+        # A group that the ledger lacks has no row, so no condition can be tested on it.
+        if not self.condition:
             names.extend(dump.only_texts())
         for run_id, group_id in names:
             group = dump.text(run_id, group_id)
@@ -101,8 +100,9 @@ class Query:
 
     def matches_text(self, group: GroupRecord) -> bool:
         """Whether a message of the group contains the text."""
+        sought = self.text.lower()
         messages = (message for rollout in group.rollouts for message in rollout.conversation)
-        return not self.text or any(self.text.lower() in message["content"].lower() for message in messages)
+        return not sought or any(sought in message["content"].lower() for message in messages)
 
 
 def ranked(group: GroupRecord) -> list[tuple[str, RolloutRecord]]:
@@ -110,11 +110,16 @@ def ranked(group: GroupRecord) -> list[tuple[str, RolloutRecord]]:
     sampling; scores that are NaN last.
     """
 
+    def last_if_unknown(score: float) -> float:
+        # NaN compares as neither less nor more and would leave the list unsorted; 1 stands after every score from 0 on.
+        return 1.0 if math.isnan(score) else -score
+
     def key(rollout: RolloutRecord) -> tuple[float, ...]:
-        numbers = [-number if number == number else 1.0 for number in (rollout.base_score, rollout.score)]
-        return (*numbers, rollout.violation != "", rollout.repetition)
+        scores = last_if_unknown(rollout.base_score), last_if_unknown(rollout.score)
+        return (*scores, rollout.violation != "", rollout.repetition)
 
     count = len(group.rollouts)
+    # One rollout is only the best, two are the best and the worst.
     places = ["best", *(f"number {rank}" for rank in range(2, count)), "worst"][:count]
     rollouts = sorted(group.rollouts, key=key)
     return [(f"{place} of {count}", rollout) for place, rollout in zip(places, rollouts, strict=True)]
@@ -127,44 +132,61 @@ def prompt(group: GroupRecord) -> list[tuple[str, str]]:
 
 
 def group_facts(group: GroupRecord, solved_at: float) -> str:
-    """The origin of a group and its outcome."""
+    """One line about a group: where it is from, and its outcome."""
     best = max((rollout.base_score for rollout in group.rollouts), default=0.0)
-    facts = [
-        (f"step {'–' if group.step is None else group.step}", True),
-        (group.phase, True),
-        (group.task, True),
-        (group.environment, group.environment not in (RG_DUMP, group.task)),
-        (counted(len(group.rollouts), "rollout"), True),
-        (group.outcome, True),
-        (f"best {best:.3g}, none solved", 0 < best < solved_at),
-        ("no signal", group.no_signal),
-        (f"baseline {group.baseline:.3g}", group.baseline != 0),
-        (f"expected {group.expected_answer}", group.expected_answer is not None),
-    ]
+    step = "–" if group.step is None else group.step
+    facts = [f"step {step}", group.phase, group.task]
+    if group.environment not in (RG_DUMP, group.task):
+        facts.append(group.environment)
+    facts += [counted(len(group.rollouts), "rollout"), group.outcome]
+    if 0 < best < solved_at:
+        facts.append(f"best {best:.3g}, none solved")
+    if group.no_signal:
+        facts.append("no signal")
+    if group.baseline != 0:
+        facts.append(f"baseline {group.baseline:.3g}")
+    if group.expected_answer is not None:
+        facts.append(f"expected {group.expected_answer}")
     return _joined(facts)
 
 
 def rollout_facts(rollout: RolloutRecord, group: GroupRecord) -> str:
-    """The numbers of a rollout of a group."""
-    raw = rollout.raw_score if group.baseline else None
-    facts = [
-        (f"base {rollout.base_score:.3g}", not math.isnan(rollout.base_score)),  # imports may have none
-        (f"raw {raw or 0:.3g}", raw not in (None, rollout.base_score)),
-        (f"penalty × {rollout.penalty_factor:.3g} = {rollout.score:.3g}", rollout.penalty_factor != 1),
-        (f"reward {rollout.reward:.3g}", not math.isnan(rollout.reward)),
-        (f"{rollout.response_tokens} tokens", rollout.response_tokens is not None),
-        (counted(rollout.turns or 0, "turn"), rollout.turns is not None),
-        ("empty response", rollout.status.is_counted and not rollout.response.strip()),
-        ("cut off", rollout.truncated),
-        (rollout.violation, rollout.violation != ""),
-        (rollout.status, rollout.status is not Status.OK),
-        (rollout.detail, rollout.detail != "" and rollout.status is not Status.OK),
-    ]
+    """One line about a rollout of a group: its numbers, and what was wrong with it."""
+    facts = [*_score_facts(rollout, group), *_response_facts(rollout)]
+    if rollout.violation:
+        facts.append(rollout.violation)
+    if rollout.status is not Status.OK:
+        facts.append(rollout.status)
+        if rollout.detail:
+            facts.append(rollout.detail)
     return _joined(facts)
 
 
-def _joined(facts: Iterable[tuple[str, bool]]) -> str:
-    return visible(" · ".join(text for text, is_shown in facts if is_shown), one_line=True)
+def _score_facts(rollout: RolloutRecord, group: GroupRecord) -> Iterator[str]:
+    if not math.isnan(rollout.base_score):  # imports may have none
+        yield f"base {rollout.base_score:.3g}"
+    if group.baseline and rollout.raw_score not in (None, rollout.base_score):
+        yield f"raw {rollout.raw_score:.3g}"
+    if rollout.penalty_factor != 1:
+        yield f"penalty × {rollout.penalty_factor:.3g} = {rollout.score:.3g}"
+    if not math.isnan(rollout.reward):
+        yield f"reward {rollout.reward:.3g}"
+
+
+def _response_facts(rollout: RolloutRecord) -> Iterator[str]:
+    if rollout.response_tokens is not None:
+        yield f"{rollout.response_tokens} tokens"
+    if rollout.turns is not None:
+        yield counted(rollout.turns, "turn")
+    if rollout.status.is_counted and not rollout.response.strip():
+        yield "empty response"
+    if rollout.truncated:
+        yield "cut off"
+
+
+def _joined(facts: Iterable[str]) -> str:
+    """The facts in one line that is safe to print: a few of them were recorded from elsewhere."""
+    return visible(" · ".join(facts), one_line=True)
 
 
 def group_lines(
@@ -186,7 +208,9 @@ def group_lines(
         yield f"-- this group has no rollout {repetition}"
     for place, rollout in ranked(group):
         is_shown = every_rollout or place.startswith(("best", "worst"))
-        if is_shown if repetition is None else rollout.repetition == repetition:
+        if repetition is not None:
+            is_shown = rollout.repetition == repetition
+        if is_shown:
             yield f"-- {place}: {rollout_facts(rollout, group)}"
             yield from _indented(rollout.transcript())
     yield ""
