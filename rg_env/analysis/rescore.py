@@ -74,8 +74,13 @@ def has_changed(old: RolloutRecord, new: RolloutRecord) -> bool:
     """Whether a value of `COMPARED` differs, numbers by more than rounding. Imports have status and base score only."""
     imported = old.raw_score is None and old.status is Status.OK and not old.violation
     names = ("status", "base_score") if imported else COMPARED
-    pairs = [(getattr(old, name), getattr(new, name)) for name in names]
-    return any(a != b and not (isinstance(a, float) and isinstance(b, float) and abs(a - b) <= 1e-9) for a, b in pairs)
+    return any(_differ(getattr(old, name), getattr(new, name)) for name in names)
+
+
+def _differ(old: object, new: object) -> bool:
+    if isinstance(old, float) and isinstance(new, float) and abs(old - new) <= 1e-9:
+        return False
+    return old != new
 
 
 @dataclass

@@ -109,6 +109,7 @@ def _run_ids(dump: Path) -> list[str]:
 
 
 def _list_run(dump: Path, run_id: str) -> ListedRun:
+    """A row of the list: what the manifest says of a run, and the figures of its files."""
     manifest = read_manifest(dump, run_id) or {}
     files = list_files(dump, run_id)
     attempts = attempts_of(manifest) or [{}]
@@ -118,14 +119,16 @@ def _list_run(dump: Path, run_id: str) -> ListedRun:
         if manifest:  # the lock cannot be asked, as on a read-only mount
             state = "unknown"
     first, last = attempts[0], attempts[-1]
-    began = run_id[:15].replace("-", "T")  # the time at which a run began is the first part of its id
+    # The first part of a run's id is the time at which it began, which helps where the manifest lacks it.
+    began = run_id[:15].replace("-", "T")
+    started = _local_time(first.get("started")) or _local_time(f"{began}Z")
     return ListedRun(
         dump=dump,
         run_id=run_id,
         name=str(manifest.get("name") or _folder_name(dump)),
         kind=kind_of(manifest),
         model=Run(run_id, (), manifest).model,
-        started=_local_time(first.get("started")) or _local_time(f"{began}Z"),
+        started=started,
         ended=_local_time(last.get("ended")),
         attempts=len(attempts),
         state=state,
@@ -180,6 +183,7 @@ def _local_time(value: object) -> str | None:
 
 
 def _figures(files: list[Path]) -> Figures:
+    """The figures of a run's files; a dump that cannot be read is a problem of its row, not of the whole list."""
     if not files:
         return Figures()
     try:
@@ -188,17 +192,21 @@ def _figures(files: list[Path]) -> Figures:
     except DumpError as error:
         return Figures(problem=one_line(error))
     table = statistics(measured, "step")
-    problems = [str(each) for each in dump.findings(texts=False) if each.kind in ("damaged_line", "lines_missing")]
+    steps = measured.groups["step"].drop_nulls().to_list()
+    # Missing groups have a column of their own.
+    kinds = ("damaged_line", "lines_missing")
+    problems = [str(finding) for finding in dump.findings(texts=False) if finding.kind in kinds]
     return Figures(
         tasks=sorted(map(str, measured.rollouts["task"].unique())),
         groups=measured.groups.height,
-        step=max(measured.groups["step"].drop_nulls().to_list(), default=None),
+        step=max(steps, default=None),
         evaluation=_last_evaluation(table),
         problem=problems[0] if problems else "",
     )
 
 
 def _last_evaluation(by_step: pl.DataFrame) -> Evaluation | None:
+    """The evaluation at the last step; of several tables of that step, the one with the most groups."""
     evaluations = by_step.filter(phase=Phase.EVAL.value)
     last = evaluations.filter(pl.col("step").eq_missing(pl.col("step").max()))
     if last.is_empty():

@@ -186,14 +186,14 @@ class Browser(App[RGEnvError]):
 
     def _refresh_head(self) -> None:
         count, last = self.rows.height, min(self.rows.height, self._first + PAGE)
-        parts = [
-            f"{count:,} of {self._total:,} groups",
-            str(self.shown_query) or "no filter",
-            f"list: {self._first + 1:,} to {last:,}, keys [ and ]" if count > PAGE else "",
-            counted(self._damaged, "damaged line") if self._damaged else "",
-            "reading" if self.busy else "",
-        ]
-        self.query_one("#head", Static).update(Content(visible(" · ".join(filter(None, parts)), one_line=True)))
+        parts = [f"{count:,} of {self._total:,} groups", str(self.shown_query) or "no filter"]
+        if count > PAGE:
+            parts.append(f"list: {self._first + 1:,} to {last:,}, keys [ and ]")
+        if self._damaged:
+            parts.append(counted(self._damaged, "damaged line"))
+        if self.busy:
+            parts.append("reading")
+        self.query_one("#head", Static).update(Content(visible(" · ".join(parts), one_line=True)))
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         if self.place < self.rows.height:
@@ -258,8 +258,12 @@ class Browser(App[RGEnvError]):
 
     def action_jump(self, sought: str) -> None:
         """Select the next row that has it; after the last one, the first."""
-        places = self.rows.select(pl.arg_where(_SOUGHT[sought])).to_series().to_list() if self.rows.height else []
-        others = [place for place in places if place > self.place] + [place for place in places if place < self.place]
+        places: list[int] = []
+        if self.rows.height:  # before the first reading the frame has no columns
+            places = self.rows.select(pl.arg_where(_SOUGHT[sought])).to_series().to_list()
+        below = [place for place in places if place > self.place]
+        above = [place for place in places if place < self.place]
+        others = below + above
         if others:
             self._go(others[0])
         else:
@@ -280,22 +284,35 @@ class Browser(App[RGEnvError]):
 
 
 def _cells(row: dict[str, Any]) -> Iterable[Text]:
+    """The cells of a row of the list."""
     for name in _COLUMNS:
         value = row[name]
-        text = "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
-        yield cell(text, _COLORS.get(value, "") if name == "outcome" else "red" if name == "troubles" else "")
+        text = str(value)
+        if value is None:
+            text = "–"
+        elif isinstance(value, float):
+            text = f"{value:.3f}"
+        style = ""
+        if name == "outcome":
+            style = _COLORS.get(value, "")
+        elif name == "troubles":
+            style = "red"
+        yield cell(text, style)
 
 
 def styled_response(rollout: RolloutRecord) -> Content:
     """The response in colors, in linear time. Tags override blocks."""
     text = rollout.transcript()
     shown, parsed = _shortened(text), reparse(text, as_violation(rollout.violation))
-    paint = bytearray(len(shown))  # the style of each character
-    spans = [(parsed.think_span, 1), (parsed.answer_span, 2), *((tag, 3) for tag in tag_spans(text, parsed.format))]
+    # Each character gets the number of its style; where spans overlap, the later one wins, so tags come last.
+    paint = bytearray(len(shown))
+    spans = [(parsed.think_span, 1), (parsed.answer_span, 2)]
+    spans += [(tag, 3) for tag in tag_spans(text, parsed.format)]
     for span, style in spans:
         if span is not None and span.start < len(paint):
             end = min(span.end, len(paint))
             paint[span.start : end] = bytes([style]) * (end - span.start)
+    # Neighbors of one style become one piece.
     runs = re.finditer(rb"(.)\1*", paint, re.DOTALL)
     return Content.assemble(*((visible(shown[slice(*run.span())]), _STYLES[run[1][0]]) for run in runs))
 

@@ -54,6 +54,7 @@ def schema_of(record: Any) -> dict[str, pl.DataType]:
 
 
 def _type(kind: inspect.Type) -> pl.DataType | None:
+    """The type of a column for a field; None where frames have no column for it, as for nested rollouts."""
     if isinstance(kind, inspect.ListType):
         item = _type(kind.item_type)
         return None if item is None else pl.List(item)
@@ -61,7 +62,9 @@ def _type(kind: inspect.Type) -> pl.DataType | None:
     if any(isinstance(option, inspect.ListType) for option in options):
         return None
     (plain,) = [option for option in options if not isinstance(option, inspect.NoneType)]
-    return _TYPES.get(type(plain.type if isinstance(plain, inspect.Metadata) else plain))
+    if isinstance(plain, inspect.Metadata):  # an annotated type, as `Json`
+        plain = plain.type
+    return _TYPES.get(type(plain))
 
 
 ROLLOUT_SCHEMA = schema_of(RolloutFacts)
@@ -71,10 +74,9 @@ GROUP_SCHEMA = {name: dtype for name, dtype in schema_of(LedgerRecord).items() i
 """Columns that hold one value for a group."""
 
 GROUP_TEXT_SCHEMA = {name: dtype for name, dtype in schema_of(GroupRecord).items() if name not in GROUP_SCHEMA}
-ROLLOUT_TEXT_SCHEMA = {
-    **{name: dtype for name, dtype in schema_of(RolloutRecord).items() if name not in ROLLOUT_SCHEMA},
-    "conversation": pl.List(pl.Struct(dict.fromkeys(MESSAGE_KEYS, pl.String()))),
-}
+_CONVERSATION = pl.List(pl.Struct(dict.fromkeys(MESSAGE_KEYS, pl.String())))
+ROLLOUT_TEXT_SCHEMA = {name: dtype for name, dtype in schema_of(RolloutRecord).items() if name not in ROLLOUT_SCHEMA}
+ROLLOUT_TEXT_SCHEMA["conversation"] = _CONVERSATION
 """With `GROUP_TEXT_SCHEMA`: columns that only files with texts have."""
 
 SCHEMA = GROUP_SCHEMA | ROLLOUT_SCHEMA
@@ -85,21 +87,32 @@ def rollouts_frame(lines: Sequence[Line], columns: Collection[str]) -> pl.DataFr
     """A row for each rollout of the records in lines of one kind of file, in order, with columns of `TEXT_SCHEMA`."""
     records: list[Any] = [line.record for line in lines]
     with_text = bool(lines) and lines[0].file.kind.holds_text
-    rollouts = [rollout for record in records for rollout in record.rollouts] if with_text else []
-    sizes = [len(record.rollouts if with_text else record.repetition) for record in records]
+    # Files with texts have a list of rollouts, the ledger's lines a list of values for each column.
+    if with_text:
+        rollouts = [rollout for record in records for rollout in record.rollouts]
+        sizes = [len(record.rollouts) for record in records]
+    else:
+        rollouts = []
+        sizes = [len(record.repetition) for record in records]
+    # The number of the record of each row: values of a group are repeated for each of its rollouts.
     rows = pl.Series([row for row, size in enumerate(sizes) for _ in range(size)], dtype=pl.UInt32)
+
+    def of_groups(name: str) -> list[Any]:
+        # Only the ledger's lines say where the text is; of a file with texts, it is the file itself.
+        if with_text and name == "text":
+            return [line.file.kind.value for line in lines]
+        if with_text and name == "text_reason":
+            return [""] * len(lines)
+        return [getattr(record, name) for record in records]
 
     def values(name: str) -> pl.Series:
         if name in GROUP_SCHEMA or name in GROUP_TEXT_SCHEMA:
-            if with_text and name in ("text", "text_reason"):  # only the ledger's lines say where the text is
-                of_groups = [line.file.kind.value if name == "text" else "" for line in lines]
-            else:
-                of_groups = [getattr(record, name) for record in records]
-            return pl.Series(name, of_groups, TEXT_SCHEMA[name]).gather(rows)
+            return pl.Series(name, of_groups(name), TEXT_SCHEMA[name]).gather(rows)
         if with_text:
             return pl.Series(name, [getattr(rollout, name) for rollout in rollouts], TEXT_SCHEMA[name])
         return pl.Series(name, list(chain.from_iterable(record.column(name) for record in records)), SCHEMA[name])
 
+    # Unknown numbers are NaN in records and null in frames, so that a mean leaves them out.
     floats = [name for name in columns if TEXT_SCHEMA[name] == pl.Float64()]
     return pl.DataFrame([values(name) for name in columns]).with_columns(pl.col(floats).fill_nan(None))
 
@@ -119,8 +132,10 @@ def scan_frames(
     ) -> Iterator[pl.DataFrame]:
         shown = list(schema) if with_columns is None else with_columns
         tested = [] if predicate is None else predicate.meta.root_names()
+        needed = {*shown, *tested}
         left = n_rows
-        for frame in frames([name for name in schema if name in {*shown, *tested}]):
+        for frame in frames([name for name in schema if name in needed]):
+            # The limit counts rows before the predicate.
             if left is not None:
                 frame = frame.head(left)
                 left -= frame.height
@@ -237,4 +252,6 @@ def _first_line(error: Exception) -> str:
 def _type_name(dtype: pl.DataType) -> str:
     if dtype.is_integer():
         return "a whole number"
-    return "a number" if dtype.is_numeric() else "true or false" if dtype == pl.Boolean() else "a text"
+    if dtype.is_numeric():
+        return "a number"
+    return "true or false" if dtype == pl.Boolean() else "a text"

@@ -74,7 +74,8 @@ class Dump:
         files = [file for run in self.runs for file in run.files]
         names = list(self.names.values())
         shown = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
-        kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(file.kind for file in files).items())
+        files_by_kind = Counter(file.kind for file in files)
+        kinds = ", ".join(f"{count} {kind}" for kind, count in files_by_kind.items())
         ledgers = sum(run.has_ledger for run in self.runs)
         lines = (
             f"Dump of {counted(len(names), 'run')}: {shown}",
@@ -231,9 +232,14 @@ class Dump:
         """The rows of `scan` with these columns, in frames of some MB; a group is never in two of them."""
         from rg_env.dump.frames import SCHEMA, TEXT_SCHEMA, ConditionError
 
-        names = list((TEXT_SCHEMA if texts else SCHEMA) if columns is None else columns)
+        if columns is None:
+            columns = TEXT_SCHEMA if texts else SCHEMA
+        names = list(columns)
         tests = [condition.test for condition in self.conditions]
-        tested = ["task", *(name for condition in self.conditions for name in condition.columns)] if tests else []
+        # The columns that the conditions need; the task, too, for the message if no row passes.
+        tested: list[str] = ["task"] if tests else []
+        for condition in self.conditions:
+            tested += condition.columns
         tasks: set[str] = set()
         matches = not tests
         for run in self.runs:

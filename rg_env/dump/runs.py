@@ -79,11 +79,18 @@ def run_names(runs: Iterable[Run]) -> dict[str, str]:
     run id. A single run has model and folder. Names are safe to print.
     """
     runs = list(runs)
-    both = [f"{run.model} ({run.folder})" if run.model else run.run_id for run in runs]
-    choices = [both] if len(runs) == 1 else [[run.model for run in runs], [run.folder for run in runs], both]
+    both = [_model_and_folder(run) for run in runs]
+    choices = [both]
+    if len(runs) > 1:
+        choices = [[run.model for run in runs], [run.folder for run in runs], both]
+    # The first choice that is known of every run and different for each.
     ids = [run.run_id for run in runs]
     names = next((labels for labels in choices if len(set(labels)) == len(labels) and all(labels)), ids)
     return {run_id: visible(name, one_line=True) for run_id, name in zip(ids, names, strict=True)}
+
+
+def _model_and_folder(run: Run) -> str:
+    return f"{run.model} ({run.folder})" if run.model else run.run_id
 
 
 def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
@@ -95,7 +102,8 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
     if not paths:
         raise DumpError("no dump folder or file was given")
     listed = [file for path in map(Path, paths) for file in _files_at(path)]
-    numbers = {run_id: number for number, run_id in enumerate(dict.fromkeys(file.run_id for file in listed))}
+    run_ids = dict.fromkeys(file.run_id for file in listed)
+    numbers = {run_id: number for number, run_id in enumerate(run_ids)}
     kinds = list(FileKind)
     # A folder that is named twice, or by a link, is the same files. Of copies, the order of arguments decides nothing.
     files = {os.path.realpath(file.path): file for file in listed}
@@ -104,11 +112,13 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
         path, file = item
         return numbers[file.run_id], kinds.index(file.kind), file.batch, path
 
+    # While a file gets its final name it may be listed under both: the old one is left out.
     in_order = [file for _, file in sorted(files.items(), key=order) if not _is_renamed(file)]
     runs = []
     for run_id, group in groupby(in_order, key=lambda file: file.run_id):
         of_run = tuple(group)
-        manifests = [read_manifest(folder, run_id) for folder in dict.fromkeys(file.path.parent for file in of_run)]
+        folders = dict.fromkeys(file.path.parent for file in of_run)
+        manifests = [read_manifest(folder, run_id) for folder in folders]
         runs.append(Run(run_id, of_run, merge_manifests([found for found in manifests if found])))
     return tuple(runs)
 

@@ -190,10 +190,15 @@ class RolloutRecord(RolloutFacts, frozen=True, kw_only=True):
     @property
     def prompt(self) -> Sequence[Message]:
         """The messages before the model's first turn."""
-        said = [number for number, message in enumerate(self.conversation) if message["role"] == "assistant"]
+        by_model = [number for number, message in enumerate(self.conversation) if message["role"] == "assistant"]
         turns = self.turns or 1
-        whole = len(said) < turns or (self.turns is None and said[-1] != len(self.conversation) - 1)
-        return self.conversation if whole else self.conversation[: said[-turns]]
+        # The last assistant messages are the model's turns; earlier ones belong to the prompt, as examples do.
+        if len(by_model) < turns:
+            return self.conversation
+        ends_with_turn = by_model[-1] == len(self.conversation) - 1
+        if self.turns is None and not ends_with_turn:
+            return self.conversation
+        return self.conversation[: by_model[-turns]]
 
     def transcript(self, fold: int | None = None) -> str:
         """What follows the prompt, as one text: a single response as it is, several turns with their roles.

@@ -20,18 +20,22 @@ _SOURCES = {"system": "system", "assistant": "agent"}
 
 
 def atif_document(group: GroupRecord, rollout: RolloutRecord, model: str) -> dict[str, Any]:
-    """The document of a rollout."""
-    steps: list[dict[str, Any]] = [
-        {"step_id": number, "source": _SOURCES.get(message["role"], "user"), "message": message["content"]}
-        for number, message in enumerate(rollout.conversation, 1)
-    ]
-    agent = {"name": "rg_env", "version": version("rg_env"), **({"model_name": model} if model else {})}
-    document = {
+    """Make the document of a rollout."""
+    steps: list[dict[str, Any]] = []
+    for number, message in enumerate(rollout.conversation, 1):
+        source = _SOURCES.get(message["role"], "user")
+        steps.append({"step_id": number, "source": source, "message": message["content"]})
+    if not steps:  # a document without steps is not valid
+        steps = [{"step_id": 1, "source": "system", "message": ""}]
+    agent = {"name": "rg_env", "version": version("rg_env")}
+    if model:
+        agent["model_name"] = model
+    document: dict[str, Any] = {
         "schema_version": VERSION,
         "session_id": group.run_id,
         "trajectory_id": f"{group.group_id}#{rollout.repetition}",
         "agent": agent,
-        "steps": steps or [{"step_id": 1, "source": "system", "message": ""}],
+        "steps": steps,
         "extra": {"rl": carried(group, rollout)},
     }
     if rollout.response_tokens is not None:
@@ -40,23 +44,21 @@ def atif_document(group: GroupRecord, rollout: RolloutRecord, model: str) -> dic
 
 
 def atif_rows(document: dict[str, Any], path: Path, place: int) -> Iterator[GroupRecord]:
-    """The rollout of a document."""
+    """Read the rollout of a document, as a group of its own."""
     if not str(document["schema_version"]).startswith("ATIF-v1."):
         raise ValueError(f"version {str(document['schema_version'])[:20]}: ATIF-v1 is read")
     steps = get_objects(document, "steps")
+    # A document that we exported has everything of ours, except the texts, which are in its steps.
     if record := get(document, "extra.rl"):
         yield restored(record, [step.get("message") for step in steps])
         return
     turns = sum(step.get("source") == "agent" for step in steps)
     if not turns:
         raise ValueError("has no step of the agent")
-    yield one_rollout(
-        as_messages(message for step in steps for message in _messages(step)),
-        get_reward(document, "extra.reward"),
-        {"phase": Phase.EVAL},
-        response_tokens=get(document, "final_metrics.total_completion_tokens"),
-        turns=turns,
-    )
+    conversation = as_messages(message for step in steps for message in _messages(step))
+    reward = get_reward(document, "extra.reward")
+    tokens = get(document, "final_metrics.total_completion_tokens")
+    yield one_rollout(conversation, reward, {"phase": Phase.EVAL}, response_tokens=tokens, turns=turns)
 
 
 def _messages(step: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -33,16 +33,19 @@ class ExportedDocuments:
 
 
 def carried(group: GroupRecord, rollout: RolloutRecord) -> dict[str, Any]:
-    """All values of a rollout and its group but texts.
+    """Give all values of a rollout and its group but texts.
 
     `advantage` is the reward minus the mean of the group's; it is for readers elsewhere. `roles` are those of the
     messages, of which other formats have fewer.
     """
-    rewards = [other.reward for other in answered(group.rollouts)]
+    advantage = None
+    if rollout.status.is_counted:
+        rewards = [other.reward for other in answered(group.rollouts)]
+        advantage = rollout.reward - sum(rewards) / len(rewards)
     return {
         "group": msgspec.structs.replace(group, rollouts=[]),
         "rollout": msgspec.structs.replace(rollout, conversation=[]),
-        "advantage": rollout.reward - sum(rewards) / len(rewards) if rollout.status.is_counted else None,
+        "advantage": advantage,
         "roles": [message["role"] for message in rollout.conversation],
     }
 

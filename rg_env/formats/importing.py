@@ -144,15 +144,18 @@ def _write_runs(runs: Runs, out: Path, imported: dict[str, Any], result: Importe
 
 
 def _joined(rows: Sequence[GroupRecord], run_id: str, call: int, result: Imported) -> GroupRecord:
-    """The group of all these rollouts."""
+    """Join these rollouts, one in each row, into a group, and count it in the result."""
     first = rows[0]
     result.groups += 1
     if first.group_id:  # it was ours
         return msgspec.structs.replace(first, rollouts=[row.rollouts[0] for row in rows])
-    result.by_prompt += not first.uid
+    # Without an id of the source's, the group is the rollouts with this prompt.
+    if not first.uid:
+        result.by_prompt += 1
     rollouts = [msgspec.structs.replace(row.rollouts[0], repetition=number) for number, row in enumerate(rows)]
     scores = [rollout.score for rollout in rollouts if rollout.status is Status.OK]
-    prompt = f"prompt-{blake2b(msgspec.json.encode(rollouts[0].prompt), digest_size=8).hexdigest()}"
+    digest = blake2b(msgspec.json.encode(rollouts[0].prompt), digest_size=8).hexdigest()
+    prompt = f"prompt-{digest}"
     uid = first.uid or prompt
     return msgspec.structs.replace(
         first,

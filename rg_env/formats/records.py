@@ -59,13 +59,18 @@ def as_messages(messages: Iterable[Any]) -> list[dict[str, Any]]:
         content = get(message, "content", str | list[dict[str, Any]])
         pieces = content if isinstance(content, list) else [{"text": content}]
         calls = [get(call, "function") or call for call in get_objects(message, "tool_calls")]
-        lines = [
-            f"<think>{reasoning}</think>" if reasoning else "",
-            *(get(piece, "text", str) or (f"[{piece['type']}]" if "type" in piece else "") for piece in pieces),
-            *(f"[tool_call {json.dumps(call, ensure_ascii=False)}]" for call in calls),
-        ]
+        lines = [f"<think>{reasoning}</think>"] if reasoning else []
+        lines += [_piece_text(piece) for piece in pieces]
+        lines += [f"[tool_call {json.dumps(call, ensure_ascii=False)}]" for call in calls]
         result.append({"role": get(message, "role"), "content": "\n".join(filter(None, lines))})
     return result
+
+
+def _piece_text(piece: dict[str, Any]) -> str:
+    """The text of a piece of a message or, of an image, the name of its type."""
+    if text := get(piece, "text", str):
+        return str(text)
+    return f"[{piece['type']}]" if "type" in piece else ""
 
 
 def one_rollout(

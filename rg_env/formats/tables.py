@@ -20,23 +20,29 @@ _NO_REWARDS = ("step", "advantage", "mask", "temperature")
 
 
 def trl_rows(row: dict[str, Any], path: Path, place: int) -> Iterator[GroupRecord]:
-    """The rollout of a row of `completions_*.parquet`, whose reward is the only column of numbers beside step and
+    """Read the rollout of a row of `completions_*.parquet`, whose reward is the only column of numbers beside step and
     advantage: how several rewards were weighted is not saved.
     """
     rewards = [name for name, cell in row.items() if isinstance(cell, float | None) and name not in _NO_REWARDS]
     reward = get_reward(row, rewards[0]) if len(rewards) == 1 else math.nan
-    prompt, completion = (
-        [{"role": role, "content": row[name]}] if isinstance(row[name], str) else as_messages(get_objects(row, name))
-        for name, role in (("prompt", "user"), ("completion", "assistant"))
-    )
+    prompt = _trl_messages(row, "prompt", "user")
+    completion = _trl_messages(row, "completion", "assistant")
     turns = sum(message["role"] == "assistant" for message in completion)
     yield one_rollout(prompt + completion, reward, {"phase": Phase.TRAIN, "step": row.get("step")}, turns=turns)
 
 
+def _trl_messages(row: dict[str, Any], name: str, role: str) -> list[dict[str, Any]]:
+    """The messages of a column: TRL saves a plain prompt as a text, one of a chat as a list."""
+    if isinstance(row[name], str):
+        return [{"role": role, "content": row[name]}]
+    return as_messages(get_objects(row, name))
+
+
 def skyrl_rows(row: dict[str, Any], path: Path, place: int) -> Iterator[GroupRecord]:
-    """The rollout of a line of `dumped_evals/global_step_N_evals/DATA_SOURCE.jsonl`."""
-    if path.name == "aggregated_results.jsonl":
+    """Read the rollout of a line of `dumped_evals/global_step_N_evals/DATA_SOURCE.jsonl`."""
+    if path.name == "aggregated_results.jsonl":  # it has means of the other files, no rollouts
         return
+    # A score is a number, or a list of numbers, whose sum is the reward.
     rewards = row.get("score")
     each = rewards if isinstance(rewards, list) else [rewards]
     step = re.fullmatch(r"global_step_(\d{1,18})_evals", path.parent.name)
@@ -45,25 +51,22 @@ def skyrl_rows(row: dict[str, Any], path: Path, place: int) -> Iterator[GroupRec
     spec = extras.get("reward_spec") or extras.get("reward_model")
     facts["entry"] = answer_entry(spec.get("ground_truth") if isinstance(spec, dict) else None)
     facts |= item_facts(extras.get("extra_info"))
-    yield one_rollout(
-        _one_turn(row["input_prompt"], row["output_response"]),
-        sum(get_reward({"score": reward}, "score") for reward in each or [None]),
-        {**facts, "uid": facts.get("item")},
-        stop_reason=row.get("stop_reason"),
-        truncated=row.get("stop_reason") == "length",
-        turns=1,
-    )
+    facts["uid"] = facts.get("item")
+    reason = row.get("stop_reason")
+    conversation = _one_turn(row["input_prompt"], row["output_response"])
+    reward = sum(get_reward({"score": number}, "score") for number in each or [None])
+    yield one_rollout(conversation, reward, facts, stop_reason=reason, truncated=reason == "length", turns=1)
 
 
 def verl_rows(row: dict[str, Any], path: Path, place: int) -> Iterator[GroupRecord]:
-    """The rollout of a line of `STEP.jsonl`. A newer verl saves `uid`: question, sample, turn."""
+    """Read the rollout of a line of `STEP.jsonl`. A newer verl saves `uid`: question, sample, turn."""
     uid = re.sub(r"_\d+_\d+$", "", str(row.get("uid") or ""))
     facts = {"phase": Phase.TRAIN, "step": row.get("step"), "entry": answer_entry(row.get("gts")), "uid": uid}
     yield one_rollout(_one_turn(row["input"], row["output"]), get_reward(row, "score"), facts, turns=1)
 
 
 def atropos_rows(line: dict[str, Any], path: Path, place: int) -> Iterator[GroupRecord]:
-    """The rollouts of a line of Atropos' Reasoning Gym environment, whose scores are those after the length penalty.
+    """Read the rollouts of a line of Atropos' Reasoning Gym environment: its scores are those after the length penalty.
     Files of one run have its id in their names; groups that were all correct are not in them.
     """
     file = parse_name(path)

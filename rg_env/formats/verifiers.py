@@ -25,12 +25,14 @@ _LIMITS = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_toke
 
 
 def episode_of(group: GroupRecord, rollout: RolloutRecord, model: str) -> dict[str, Any]:
-    """The episode of a rollout, with one trace."""
+    """Make the episode of a rollout, with one trace."""
     nodes: list[dict[str, Any]] = []
     asked = len(rollout.prompt)
     for number, message in enumerate(rollout.conversation):
         role = message["role"] if message["role"] in _ROLES else "user"
-        content = {"role": role, "content": message["content"], **({"tool_call_id": ""} if role == "tool" else {})}
+        content = {"role": role, "content": message["content"]}
+        if role == "tool":  # verifiers wants the id of the call, which dumps do not have
+            content["tool_call_id"] = ""
         sampled = number >= asked and role == "assistant"
         nodes.append({"parent": number - 1 if number else None, "message": content, "sampled": sampled})
     calls = [{"node": number, "model": model or None} for number, node in enumerate(nodes) if node["sampled"]]
@@ -41,6 +43,7 @@ def episode_of(group: GroupRecord, rollout: RolloutRecord, model: str) -> dict[s
     run: dict[str, Any] = {"type": "eval", "id": group.run_id}
     if group.phase == Phase.TRAIN and group.step is not None:
         run |= {"type": "train", "work": {"type": "train", "step": group.step}}
+    is_known = ok and not math.isnan(rollout.reward)
     trace = {
         "version": VERSION,
         "id": f"{group.group_id}#{rollout.repetition}",
@@ -49,17 +52,18 @@ def episode_of(group: GroupRecord, rollout: RolloutRecord, model: str) -> dict[s
         "agent": {"config": {"model": model or None}},
         "nodes": nodes,
         "calls": calls,
-        "rewards": {"reward": None if math.isnan(rollout.reward) or not ok else {"score": rollout.reward}},
+        "rewards": {"reward": {"score": rollout.reward} if is_known else None},
         "info": {"rl": carried(group, rollout)},
         "is_completed": True,
         "ok": ok,
     }
+    # The episode repeats these values of its only trace.
     same = {key: trace[key] for key in ("id", "task", "ok")}
     return {**same, "env": {"id": group.environment}, "group": {"id": group.group_id}, "run": run, "traces": [trace]}
 
 
 def episode_rows(episode: dict[str, Any], path: Path, place: int) -> Iterator[GroupRecord]:
-    """The rollouts of an episode."""
+    """Read the rollouts of an episode."""
     if "traces" not in episode:
         raise ValueError("no episode of verifiers 0.4: has no `traces`")
     for trace in get_objects(episode, "traces"):
@@ -69,6 +73,7 @@ def episode_rows(episode: dict[str, Any], path: Path, place: int) -> Iterator[Gr
             raise ValueError("a trace has no `nodes`")
         branch = _last_branch(get_objects(trace, "nodes"))
         messages = [node["message"] for node in branch]
+        # An episode that we exported has everything of ours, except the texts, which are in its nodes.
         if record := get(trace, "info.rl"):
             yield restored(record, [get(message, "content") for message in messages])
             continue
@@ -76,16 +81,16 @@ def episode_rows(episode: dict[str, Any], path: Path, place: int) -> Iterator[Gr
         tokens = [get(call, "usage.completion_tokens", int) for call in calls]
         reason = calls[-1].get("finish_reason") if calls else None
         versions = [get(episode, f"run.work.policy.{end}", int) for end in ("start", "end")]
-        yield one_rollout(
-            as_messages(messages),
-            _reward(trace),
-            _group(episode, trace),
-            response_tokens=sum(tokens) if tokens and None not in tokens else None,
-            stop_reason=reason,
-            truncated=reason == "length" or trace.get("stop_condition") in _LIMITS,
-            policy_version="-".join(str(version) for version in dict.fromkeys(versions) if version is not None),
-            turns=sum(node.get("sampled") is True for node in branch),
-        )
+        # A single version, or the first and the last one if the policy was updated during the episode.
+        names = [str(version) for version in dict.fromkeys(versions) if version is not None]
+        facts = {
+            "response_tokens": sum(tokens) if tokens and None not in tokens else None,
+            "stop_reason": reason,
+            "truncated": reason == "length" or trace.get("stop_condition") in _LIMITS,
+            "policy_version": "-".join(names),
+            "turns": sum(node.get("sampled") is True for node in branch),
+        }
+        yield one_rollout(as_messages(messages), _reward(trace), _group(episode, trace), **facts)
 
 
 def _last_branch(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -93,6 +98,7 @@ def _last_branch(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     branch: list[dict[str, Any]] = []
     number: Any = len(nodes) - 1 if nodes else None
     end = len(nodes)
+    # A parent stands before its children, so numbers only fall, and a circle in the graph ends here too.
     while number is not None:
         if not isinstance(number, int) or not 0 <= number < end:
             raise ValueError("the nodes of a trace are no graph")
@@ -102,7 +108,7 @@ def _last_branch(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _group(episode: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
-    """The values of the group. Agents of other names have groups of their own."""
+    """Read the values of the group. Agents of other names have groups of their own."""
     task = trace.get("task") or episode.get("task")
     item = get(task, "data.id")  # a field of the task's own, often an index
     kind = get(episode, "run.work.type") or get(episode, "run.type")
@@ -118,7 +124,9 @@ def _group(episode: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
         facts |= item_facts(orjson.loads(row if isinstance(row, str) else ""))
     uid = get(episode, "group.id") or get(task, "key") or get(task, "hash")
     agent = get(trace, "agent.name") or "agent"
-    return {**facts, "uid": uid if not uid or agent == "agent" else f"{uid} {agent}"}
+    if uid and agent != "agent":
+        uid = f"{uid} {agent}"
+    return {**facts, "uid": uid}
 
 
 def _reward(trace: dict[str, Any]) -> float:

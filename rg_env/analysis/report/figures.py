@@ -47,18 +47,15 @@ def sections(measured: Measured) -> list[dict[str, Any]]:
     merged = replace(measured, rollouts=_merge(measured.rollouts, points), groups=_merge(measured.groups, points))
     ends = points.select(*_SECTION, *_POINT).unique()
     by_point = statistics(merged, "step").join(_named(ends), on=[*_SECTION, "step"])
+    curves = [f"{name}{bound}" for name in _CURVES for bound in ("", "_low", "_high")]
+    steps = by_point.select(*_SECTION, *_POINT, "groups", *curves, "tokens_right_p50", "tokens_wrong_p50")
+    trouble = counts(merged, "step").filter(pl.col("value") != Status.OK.value).drop_nulls("step")
     tables = {
         "tasks": statistics(measured, "task"),
-        "steps": by_point.select(
-            *_SECTION,
-            *_POINT,
-            "groups",
-            *(f"{name}{bound}" for name in _CURVES for bound in ("", "_low", "_high")),
-            *("tokens_right_p50", "tokens_wrong_p50"),
-        ).sort("step"),
+        "steps": steps.sort("step"),
         "heat": _heat(merged.groups),
         "counts": counts(measured),
-        "trouble": counts(merged, "step").filter(pl.col("value") != Status.OK.value).drop_nulls("step"),
+        "trouble": trouble,
         "lengths": _lengths(measured.rollouts),
     }
     headlines = statistics(measured, "phase")
@@ -66,11 +63,11 @@ def sections(measured: Measured) -> list[dict[str, Any]]:
     result = []
     for headline in headlines.iter_rows(named=True):
         section = {name: headline[name] for name in _SECTION}
-        columns = {
-            name: table.filter(**section).drop(_SECTION).to_dict(as_series=False) for name, table in tables.items()
-        }
         solved_at = measured.rollouts.filter(**section)["solved_at"].unique().sort().to_list()
-        result.append(section | {"headline": headline | {"solved_at": solved_at}} | columns)
+        shown: dict[str, Any] = section | {"headline": headline | {"solved_at": solved_at}}
+        for name, table in tables.items():
+            shown[name] = table.filter(**section).drop(_SECTION).to_dict(as_series=False)
+        result.append(shown)
     return result
 
 
@@ -89,15 +86,13 @@ def trainer_numbers(
     names = pl.Enum(_TRAINER.values())
     schema = pl.Schema({"run_id": pl.String(), "own_step": pl.Int64(), "name": names, "value": pl.Float64()})
     known = pl.DataFrame(rows, schema, orient="row").drop_nulls("value")
+    # These numbers are of a run's step, whatever the environments in it, so all of training is one section.
     training = measured.groups.filter(pl.col("phase") == Phase.TRAIN.value).with_columns(environment=pl.lit(""))
+    # Steps that the charts merge are one point, with the mean of their values.
+    with_points = known.join(_named(_points(training)), on=["run_id", "own_step"])
     value = pl.col("value")
-    return (
-        known.join(_named(_points(training)), on=["run_id", "own_step"])
-        .group_by("run_id", "name", *_POINT)
-        .agg(value.mean(), low=value.min(), high=value.max())
-        .sort("run_id", "name", "step")
-        .to_dict(as_series=False)
-    )
+    merged = with_points.group_by("run_id", "name", *_POINT).agg(value.mean(), low=value.min(), high=value.max())
+    return merged.sort("run_id", "name", "step").to_dict(as_series=False)
 
 
 def _points(groups: pl.DataFrame) -> pl.DataFrame:
@@ -107,7 +102,9 @@ def _points(groups: pl.DataFrame) -> pl.DataFrame:
     step = pl.col("own_step")
     rank = step.rank("dense").over(_SECTION)
     in_training = pl.col("phase") == Phase.TRAIN.value
-    width = pl.when(in_training).then((rank.max().over(_SECTION) - 1) // MAX_POINTS + 1).otherwise(1)
+    # How many steps a point has: the least with which there are not too many points; an evaluation is its own point.
+    count = rank.max().over(_SECTION)
+    width = pl.when(in_training).then((count - 1) // MAX_POINTS + 1).otherwise(1)
     steps = groups.select(*_SECTION, own_step="step").drop_nulls("own_step").unique()
     return steps.with_columns(point=(rank - 1) // width).with_columns(
         step=step.min().over(*_SECTION, "point"), last_step=step.max().over(*_SECTION, "point")
@@ -127,12 +124,14 @@ def _named(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _heat(groups: pl.DataFrame) -> pl.DataFrame:
+    """The solve rate of each task at each point."""
     solved, count = (pl.col(f"solve_rate:{part}").sum() for part in ("total", "count"))
     cells = groups.drop_nulls("step").group_by(*_SECTION, "task", *_POINT)
     return _named(cells.agg(solve_rate=solved / count, groups=pl.len())).sort("task", "step")
 
 
 def _lengths(rollouts: pl.DataFrame) -> pl.DataFrame:
+    """The bars of the histogram of lengths: which share of the correct and of the wrong rollouts is in each."""
     length, solved = pl.col("response_tokens"), pl.col("solved")
     width = ((length.max() - 1) // LENGTH_BARS + 1).clip(1).over(_SECTION)
     known = rollouts.select(*_SECTION, "response_tokens", "solved").drop_nulls("response_tokens")

@@ -43,14 +43,11 @@ def groups_to_show(
     rows = measured.rollouts.select(GROUP, "run_id", "phase", "step").unique(GROUP, keep="first", maintain_order=True)
     every = rows.sort("run_id", pl.col("phase") != Phase.TRAIN.value, "step", maintain_order=True)[GROUP].to_list()
     chosen = every if len(every) <= most else [every[k * len(every) // most] for k in range(most)]
-    ledger = (
-        dump.scan()
-        .with_columns(GROUP_HASH, solved_at=threshold(dump, solved_at))
-        .filter(pl.col(GROUP).is_in(chosen))
-        .collect(engine="streaming")
-        .group_by(GROUP, maintain_order=True)
-        .agg(pl.exclude(ROLLOUT_SCHEMA).first(), rollouts=pl.struct(list(ROLLOUT_SCHEMA)))
-    )
+    hashed = dump.scan().with_columns(GROUP_HASH, solved_at=threshold(dump, solved_at))
+    rollouts = hashed.filter(pl.col(GROUP).is_in(chosen)).collect(engine="streaming")
+    by_group = rollouts.group_by(GROUP, maintain_order=True)
+    ledger = by_group.agg(pl.exclude(ROLLOUT_SCHEMA).first(), rollouts=pl.struct(list(ROLLOUT_SCHEMA)))
+    # The scan has the order of the files; the page wants that of the selection.
     in_order = pl.DataFrame({GROUP: chosen}, ledger.select(GROUP).schema).join(ledger, on=GROUP, maintain_order="left")
     groups = in_order.drop(GROUP).to_dicts()
     return groups, _add_texts(groups, dump, budget)
@@ -66,6 +63,7 @@ def _add_texts(groups: list[Group], dump: Dump, budget: int) -> int:
             continue
         kept[k] = _text_of(record)
         size += len(str(kept[k]))
+        # Too much: every second of those kept loses its text, and as many of those to come are not read.
         while size > budget and len(kept) > 1:
             stride *= 2
             kept = {k: text for k, text in kept.items() if k % stride == 0}
@@ -79,19 +77,20 @@ def _add_texts(groups: list[Group], dump: Dump, budget: int) -> int:
 
 
 def _text_of(record: GroupRecord) -> Group:
-    prompt = record.rollouts[0].prompt if record.rollouts else []
+    """The texts of a group, those of its rollouts by repetition."""
+    messages = record.rollouts[0].prompt if record.rollouts else []
+    rollouts = {}
+    for rollout in record.rollouts:
+        rollouts[rollout.repetition] = {
+            "text": _shorten(rollout.transcript(FOLD)),
+            "answer": _shorten(rollout.answer),
+            "detail": _shorten(rollout.detail),
+        }
     return {
-        "prompt": [{"role": message["role"], "content": _shorten(message["content"])} for message in prompt],
+        "prompt": [{"role": message["role"], "content": _shorten(message["content"])} for message in messages],
         "expected": _shorten(record.expected_answer or ""),
         "task_config": _shorten(record.task_config),
-        "rollouts": {
-            rollout.repetition: {
-                "text": _shorten(rollout.transcript(FOLD)),
-                "answer": _shorten(rollout.answer),
-                "detail": _shorten(rollout.detail),
-            }
-            for rollout in record.rollouts
-        },
+        "rollouts": rollouts,
     }
 
 

@@ -30,21 +30,23 @@ therefore rounded to significant digits, after a tiny shift, because a mean may 
 def page(title: str, summary: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> str:
     """The report; the summary is the data of charts and tables, the groups are that of the browser."""
     own = "\n".join(map(_asset, _SCRIPTS))
-    scripts = [
-        *(f"/*\n{_asset(f'vendor/{name}.LICENSE')}*/\n{_asset(f'vendor/{file}')}" for name, file in _VENDORED.items()),
-        f'(() => {{\n"use strict";\n{own}\n}})();',
-    ]
-    digests = (f"'sha256-{_base64(sha256(script.encode()).digest())}'" for script in scripts)
-    blocks = (
-        gzip.compress(_json(groups[start : start + _GROUPS_PER_BLOCK]).encode(), compresslevel=6, mtime=0)
-        for start in range(0, len(groups), _GROUPS_PER_BLOCK)
-    )
+    scripts = []
+    for name, file in _VENDORED.items():
+        scripts.append(f"/*\n{_asset(f'vendor/{name}.LICENSE')}*/\n{_asset(f'vendor/{file}')}")
+    scripts.append(f'(() => {{\n"use strict";\n{own}\n}})();')
+    # The security policy allows these scripts by their digests, so they are embedded below byte for byte.
+    digests = [f"'sha256-{_base64(sha256(script.encode()).digest())}'" for script in scripts]
+    blocks = []
+    for start in range(0, len(groups), _GROUPS_PER_BLOCK):
+        block = _json(groups[start : start + _GROUPS_PER_BLOCK]).encode()
+        compressed = gzip.compress(block, compresslevel=6, mtime=0)  # a time would change the bytes
+        blocks.append(f'<script type="text/plain" class="block">{_base64(compressed)}</script>')
     return Template(_asset("page.html")).substitute(
         title=html.escape(title),
         digests=" ".join(digests),
         style=_asset("style.css"),
         summary=_json(summary, digits=7).replace("<", "\\u003c"),
-        blocks="\n".join(f'<script type="text/plain" class="block">{_base64(block)}</script>' for block in blocks),
+        blocks="\n".join(blocks),
         scripts="\n".join(f"<script>{script}</script>" for script in scripts),
     )
 
