@@ -94,7 +94,9 @@ class Dpo:
         chosen = max(good, key=lambda rollout: (rollout.score, rollout.base_score), default=None)
         rejected = min(rollouts, key=lambda rollout: rollout.score, default=None)
         if chosen is not None and rejected is not None and chosen.score - rejected.score >= self.margin:
-            (*prompt, right), (*prompt_of_rejected, wrong) = chosen.conversation, rejected.conversation
+            *prompt, right = chosen.conversation
+            *prompt_of_rejected, wrong = rejected.conversation
+            # Trainers take one prompt for both; the prompts of several turns usually differ.
             if prompt == prompt_of_rejected and right != wrong:
                 scores = {"score_chosen": chosen.score, "score_rejected": rejected.score}
                 yield {"prompt": prompt, "chosen": [right], "rejected": [wrong], **scores}
@@ -137,10 +139,12 @@ def export(
     out = check_output(out, ".jsonl", force=force)
     result = Exported()
     rows = _examples(dump, kind, think, include_eval, result)
+    # The first example is asked for before the file is made: without one, there is none.
     first = next(rows, None)
     if first is not None:
         with new_file(out) as draft, draft.open("wb") as file:
             jsonlines.Writer(file, dumps=orjson.dumps).write_all(chain([first], rows))
+    # Groups without a text are not among those that were read; the ledger has them.
     wanted = (pl.col("text") == "") & (pl.lit(include_eval) | (pl.col("phase") != Phase.EVAL.value))
     without_text = dump.scan().filter(wanted).select(pl.col("group_id").n_unique())
     result.left_out[Reason.NO_TEXT] += without_text.collect(engine="streaming").item()
@@ -157,7 +161,9 @@ def _examples(dump: Dump, kind: Sft | Dpo, think: Think, include_eval: bool, res
         if group.phase == Phase.EVAL and not include_eval:
             result.left_out[Reason.EVALUATION] += 1
             continue
-        evaluations += group.phase == Phase.EVAL
+        if group.phase == Phase.EVAL:
+            evaluations += 1
+        # Whether a system prompt asks for a think block, which the note below is about.
         first = group.rollouts[0].conversation[:1] if group.rollouts else []
         asks = asks or any(message["role"] == "system" and "<think>" in message["content"] for message in first)
         min_score = dump.solved_at(group) if kind.min_score is None else kind.min_score

@@ -41,6 +41,7 @@ def explain_zeros(folder: Path, run_id: str) -> str:
     faults: Counter[str] = Counter()
     for group in dump.ledger():
         faults.update(map(_fault_of, answered(group.rollouts)))
+    # The ledger alone is read where most responses are fine, as usual: texts take much longer.
     if 2 * faults[""] > faults.total():
         return ""
     faults = _faults_of_texts(dump) or faults  # the ledger does not know which responses are empty
@@ -72,6 +73,7 @@ def _fault_of(rollout: RolloutFacts) -> str:
     response = rollout.response if isinstance(rollout, RolloutRecord) else None
     if response is not None and not response.strip():
         return _EMPTY
+    # A response that was cut off lacks the rest of its format; the limit is the cause, not the format.
     if rollout.truncated:
         return _CUT
     if response is not None and "<answer>" not in response.lower():

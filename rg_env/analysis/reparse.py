@@ -21,6 +21,7 @@ def reparse(text: str, violation: Violation | None) -> ParsedResponse:
     Args:
         violation: from the record; None: none or unknown.
     """
+    # The run's limit is unknown: the least one leads to this violation, and none leads to the others.
     longest = 1 if violation is Violation.ANSWER_TOO_LONG else sys.maxsize
     parses = (
         parse_response(text, prefilled, longest, format) for format in ResponseFormat for prefilled in (False, True)
@@ -43,6 +44,7 @@ def without_think(text: str, violation: Violation | None) -> str | None:
         return text.strip()
     if parsed.think is None or block is None or violation is Violation.MULTIPLE_THINK:
         return None
+    # The block goes with its own tags, which touch it; an opening tag in the prompt is not in the text.
     tags = [tag for tag in tag_spans(text, parsed.format) if tag.end == block.start or tag.start == block.end]
     start = min([block.start, *(tag.start for tag in tags)])
     end = max([block.end, *(tag.end for tag in tags)])

@@ -57,6 +57,7 @@ class TaskChanges:
     examples: list[str] = field(default_factory=list)
 
     def add(self, group: GroupRecord, scored: Sequence[RolloutRecord], solved_at: float, *, whole: bool) -> None:
+        """Count a group, and the differences between its rollouts and the same ones `scored` again, in one order."""
         pairs = [pair for pair in zip(group.rollouts, scored, strict=True) if has_changed(*pair)]
         self.groups += 1
         self.rollouts += len(scored)
@@ -65,7 +66,9 @@ class TaskChanges:
         self.newly_scored += sum(old.status is Status.UNSCORED for old, _ in pairs)
         self.changed += len(pairs)
         outcome = outcome_of([rollout.base_score for rollout in answered(scored)], solved_at)
-        self.outcomes += whole and outcome != group.outcome
+        # Of a part of a group the outcome would be another one for that reason alone.
+        if whole and outcome != group.outcome:
+            self.outcomes += 1
         if pairs and len(self.examples) < _EXAMPLES:
             self.examples.append(group.group_id)
 
@@ -137,17 +140,21 @@ def rescore(
             if question is None:
                 result.without_question += 1
                 continue
+            # The first group of a task; called for its exception, before any answer of the task is scored.
             if group.task not in result.tasks:
                 _check_scorer(dump, group.task, question[0])
                 result.tasks[group.task] = TaskChanges(group.task)
             is_unknown = (group.run_id, group.attempt) not in dump.settings
-            result.without_settings += is_unknown
-            result.lenient += is_unknown and group.environment != RG_DUMP
+            if is_unknown:
+                result.without_settings += 1
+                if group.environment != RG_DUMP:
+                    result.lenient += 1
             config = dump.settings_for(group)
             seconds = config.scorer.timeout if timeout is None else timeout
             scorer = shared_scorer(replace(config.scorer, workers=workers, timeout=seconds))
             future = threads.submit(_score_again, group, *question, config, scorer)
             waiting.append((group, future))
+            # Groups are taken in the order of the dump, and no more of them are read than the workers need.
             if len(waiting) >= workers * _AHEAD:
                 take()
         while waiting:

@@ -77,6 +77,7 @@ def summarize(folder: Path, run_id: str, name: str, planned: int) -> Summary:
     dump = open_run(*(file.path for file in list_files(folder, run_id)))
     measured = measure(dump)
     rows = []
+    # An evaluation has one phase and environment, so the rows by phase are a single one, the total.
     for kind, by in {"total": By.PHASE, "category": By.CATEGORY, "task": By.TASK}.items():
         of_kind = with_keys(measured.rollouts, [by]).group_by(pl.col(by).cast(pl.String))
         upstream = dict(of_kind.agg(pl.col("raw_score").fill_null(0).mean()).iter_rows())
@@ -107,13 +108,13 @@ def render(summaries: Sequence[Summary], width: int) -> Table:
     table.columns[0].no_wrap = True
     rows = summaries[0].rows if alone else [summary.rows[0] | {"name": summary.name} for summary in summaries]
     kind = rows[0]["kind"]
+    # A line between total, categories and tasks.
     for row in rows:
         if row["kind"] != kind:
             table.add_section()
             kind = row["kind"]
-        table.add_row(
-            cell(row["name"]), str(row["groups"]), *(_figure(row, name, name in with_interval) for name in columns)
-        )
+        figures = [_figure(row, name, name in with_interval) for name in columns]
+        table.add_row(cell(row["name"]), str(row["groups"]), *figures)
     return table
 
 

@@ -151,10 +151,13 @@ class Contents:
         self.state = run.state()
         self._counted_kinds = run.kinds_for_frames(texts=False)  # asked for each line
         self._wrong: dict[FileKind, Findings] = {kind: Findings() for kind in FileKind}
+        # By `_room`, then by `_name`: the lines that count.
         self._known: dict[str, dict[Any, _Known]] = {}
         self._scanned: set[FileKind] = set()
+        # How far each file was read, which may have grown since, and its lines that do not count.
         self._last_lines: dict[Path, int] = {}
         self._left_out: dict[Path, set[int]] = {}
+        # What later attempts replaced: see `_is_replaced`.
         self._lines_of_attempt: Counter[int] = Counter()
         self._first_steps: dict[int, int] = {}
         self._last_attempts: dict[tuple[str, int | None, int], int] = {}
@@ -176,6 +179,7 @@ class Contents:
             self._scanned.add(kind)
 
     def _scan_once(self, *kinds: FileKind) -> None:
+        """Read the files of these kinds that have not been read; the loop runs only for what the pass notes."""
         with self._lock:
             for _ in self.scan(*(kind for kind in kinds if kind not in self._scanned)):
                 pass
@@ -186,6 +190,7 @@ class Contents:
         if record is None:
             self._wrong[file.kind].add("damaged_line", self.place(file, line.number), f"{line.fault}; skipped")
             return False
+        # The same line again is not a double: `scan` may be called more than once.
         name = _name(record)
         first = known.get(name)
         if first is not None and (first.file, first.number) != (file, line.number):
@@ -199,6 +204,7 @@ class Contents:
         return True
 
     def _note_double(self, line: Line, name: Any, first: _Known) -> None:
+        """Note a line with the name of an earlier one, and whether the two differ."""
         try:
             is_same = self._opened.read(first.file, first.offset).rstrip() == line.raw.rstrip()
         except READ_ERRORS:  # the file has just gone away
@@ -235,6 +241,7 @@ class Contents:
             all_attempts: also those that a later attempt replaced.
         """
         self._scan_once(*kinds)
+        # Whether a line is replaced can be said only after all lines of all attempts are known.
         if not all_attempts:
             self._scan_once(*self._counted_kinds)
         check_attempts = not all_attempts and len(self._lines_of_attempt) > 1
@@ -243,6 +250,7 @@ class Contents:
                 left_out = self._left_out.get(file.path, ())
                 last = self._last_lines.get(file.path, 0)
                 for line in lines_in(file) if last else ():
+                    # The file of a running writer has grown since the pass: nothing is known of those lines.
                     if line.number > last:
                         break
                     if line.record is None or line.number in left_out:
@@ -309,6 +317,7 @@ class Contents:
         found = self.findings(texts=False)
         if not _NOT_COMPLETE.isdisjoint(found.counts):
             return False
+        # Nothing is missing from the attempts whose number of lines is known; is it known of all?
         noted = self._noted_lines()
         attempts = range(1, max([*noted, *self._lines_of_attempt], default=1) + 1)
         if self.state is State.ENDED and all(attempt in noted for attempt in attempts):
@@ -334,6 +343,7 @@ class Contents:
         if missing:
             text = f"{counted(missing, 'group')} could not be written, as the manifest says"
             result.add("groups_missing", place, text)
+        # Of a running run the numbers below are not final.
         if self.state is State.RUNNING:
             result.add("running", place, "is being written now")
             return

@@ -85,6 +85,7 @@ def route(group: GroupRecord, config: RGDumpConfig) -> tuple[FileKind | None, No
     base_scores = [rollout.base_score for rollout in answered(group.rollouts)]
     if not base_scores and all(rollout.status is Status.NO_RESPONSE for rollout in group.rollouts):
         return None, NotKept.NO_RESPONSES
+    # The first kind that applies, the reason if its texts are not kept, and whether they are.
     if group.phase == Phase.EVAL:
         kind, reason, keep = FileKind.EVAL, NotKept.EVAL_OFF, config.dump_eval_rollouts
     elif any(score > config.rollout_save_score_threshold for score in base_scores):
@@ -234,6 +235,7 @@ class DumpWriter:
     # -- the thread
 
     def _run(self) -> None:
+        """Write until the dump is closed, then finish its files; the lock is the last thing to go."""
         while (message := self._queue.get()) is not None:
             records, written = message
             self._waiting.extend(records)
