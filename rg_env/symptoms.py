@@ -41,6 +41,7 @@ def phantom_cause(group: GroupRecord | LedgerRecord, config: RGDumpConfig) -> st
     """
     if group.no_signal or group.environment != RG_DUMP:
         return ""
+    # From here on, the first cause that can have made all of the difference is named.
     unmasked = [rollout for rollout in answered(group.rollouts) if not rollout.masked]
     is_solved = any(rollout.base_score >= config.solved_at for rollout in unmasked)
     if is_solved or _all_equal(unmasked):
@@ -83,7 +84,9 @@ def phantom_line(causes: Counter[str], groups: int, *, trained_on: bool = True) 
     """
     if not causes:
         return ""
-    names = [f"{name} ({number:,})" for name, number in causes.most_common()] if len(causes) > 1 else list(causes)
+    names = list(causes)
+    if len(causes) > 1:  # the number of a single one is that of all phantoms, which the line has already
+        names = [f"{name} ({number:,})" for name, number in causes.most_common()]
     share = f"{causes.total():,} of {counted(groups, 'group')}"
     if trained_on:
         return f"phantoms: {share} have no solved response and still a gradient, by {' and '.join(names)}"
@@ -112,10 +115,11 @@ def collapse_line(steps: Mapping[int, Mapping[str, float | None]], total: int = 
         share = steps[number].get(EQUAL)
         if share is not None and share >= _NEARLY_ALL:
             return f"collapse at step {number}: {share:.0%} of the responses are equal"
-        if number <= quarter:
+        if number <= quarter:  # it is part of what later steps are compared with
             continue
         for name, words in ((FORMAT, "format rate"), (LENGTH, "length of responses")):
-            now, before = steps[number].get(name), _mean([metrics.get(name) for metrics in early])
+            now = steps[number].get(name)
+            before = _mean([metrics.get(name) for metrics in early])
             if now is not None and before and now <= before / _FALL:
                 return f"collapse at step {number}: the {words} fell from {before:.3g} to {now:.3g}"
     return ""
@@ -142,7 +146,11 @@ def read_symptoms(dump: Dump) -> Iterator[str]:
             continue
         groups[line.run_id] += 1
         trained_on[line.run_id] = config.train_unsolved
-        if dump.whole_groups and not _is_seen_solved(line, config) and (cause := phantom_cause(line, config)):
+        # Without whole groups, the rollout that solved one may be missing. The cheap test comes before the dear one.
+        if not dump.whole_groups or _is_seen_solved(line, config):
+            continue
+        cause = phantom_cause(line, config)
+        if cause:
             causes[line.run_id][cause] += 1
     steps = defaultdict[str, dict[int, Mapping[str, float | None]]](dict)
     for record in dump.steps():

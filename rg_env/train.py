@@ -66,6 +66,7 @@ def train(argv: Iterable[str]) -> Path:
     from rg_env.skyrl.resumption import finished_at
 
     run = load_run(argv)
+    # Nothing has been written yet: a mistake, or a run that is finished, leaves no folder behind.
     _check_experiment(run.cfg)
     if (step := finished_at(run.cfg)) is not None:
         more = "to train on, raise trainer.max_training_steps or epochs; for a new run, trainer.resume_mode=none"
@@ -73,6 +74,7 @@ def train(argv: Iterable[str]) -> Path:
         Reports.of_this_process().send(finished=finished)
         return Path(run.cfg.rg_dump.dump_dir)
     run.folder.enter(run.cfg)
+    # Only now: it imports Ray, which takes seconds, and a wrong setting should be reported at once.
     from rg_env.skyrl.launch import launch_training
 
     launch_training(run.cfg)
@@ -127,6 +129,7 @@ def _check_prompts(cfg: RGTrainConfig) -> None:
     tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=True, model_max_length=sys.maxsize)
     limits = {"max_prompt_length": cfg.trainer.max_prompt_length, "tokenizer": tokenizer}
     kwargs = dict(cfg.generator.chat_template_kwargs)
+    # Made for its warnings alone.
     ReasoningGymDataset.train_of(cfg.rg_dump, cfg.rg_dump.size, **limits, chat_template_kwargs=kwargs)
 
 

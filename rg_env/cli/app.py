@@ -59,6 +59,7 @@ def main() -> None:
             message = message.replace(words, ours)
         if message:
             command = getattr(getattr(error, "ctx", None), "command_path", "rg-env")
+            # A message that ends with a question ("did you mean …?") says how to go on; the help would distract.
             print_error(message if message.endswith("?") else f"{message}; see `{command} --help`")
         sys.exit(error.exit_code)
     except RGEnvError as error:
@@ -89,6 +90,7 @@ def _show_version(wanted: bool) -> None:
     except RGEnvError as error:
         print_line(error)
     try:
+        # A process tries what the sandbox forbids: only that shows which measures hold on this machine.
         missing = [f"without {measure} ({why})" for measure, why in sandbox_report().items() if why]
         print_line(f"sandbox: {'; '.join(missing) or 'complete'}")
     except RGEnvError as error:
@@ -131,7 +133,12 @@ def train(
     """
     from rg_env import train as command
 
-    command.main([*(settings or []), *[command.CHECK] * check, *[command.VERBOSE] * verbose])
+    arguments = list(settings or [])
+    if check:
+        arguments.append(command.CHECK)
+    if verbose:
+        arguments.append(command.VERBOSE)
+    command.main(arguments)
 
 
 app.command("eval", cls=ServerCommand, context_settings=_PASS_ON)(evaluate)
@@ -193,8 +200,11 @@ def dataset(
         options["complexity"] = read_value("--complexity", complexity)
     if seed is not None:
         options["seed"] = seed
-    is_train = split is Split.TRAIN
-    prompts = ReasoningGymDataset(mix, rows, **options) if is_train else EvalSet(mix, samples_per_task=rows, **options)
+    prompts: ReasoningGymDataset | EvalSet
+    if split is Split.TRAIN:
+        prompts = ReasoningGymDataset(mix, rows, **options)
+    else:
+        prompts = EvalSet(mix, samples_per_task=rows, **options)
     prompts.to_parquet(out, format=row_format)
     print_line(f"{len(prompts)} rows in {out}")
 
@@ -231,6 +241,7 @@ def score(
 
     import_tasks(imports)
     mix = TaskMix.parse(tasks) if tasks else TaskMix(())
+    # An id has split, seed and index after the name of its task. Anything else is the name of a task or a file.
     item = item_of_id(task, mix)
     if item is None:
         item = ReasoningGymDataset(mix.of_file(task) or [task]).item(0)
@@ -254,13 +265,16 @@ def score(
     if as_json:
         print_json(fields)
         return
-    print_fields({name: "–" if value in (None, "") else value for name, value in fields.items()})
+    shown = {}
+    for name, value in fields.items():
+        shown[name] = "–" if value in (None, "") else value
+    print_fields(shown)
     if summary:
         print_line(summary)
 
 
 def _reason(verdict: Verdict, right: object) -> str:
-    """What decided about the score, in one line."""
+    """Say in one line what decided about the score."""
     parsed, scored = verdict.parsed, verdict.scored
     if parsed.violation:
         return f"not scored: {MEANINGS[parsed.violation]}"

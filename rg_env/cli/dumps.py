@@ -85,7 +85,10 @@ def show(
     from rg_env.dump import open_run
 
     conditions = selection.where or []
-    query = Query(" AND ".join(f"({text})" if len(conditions) > 1 else text for text in conditions), search)
+    where = "".join(conditions)
+    if len(conditions) > 1:  # a single one stays as it was typed, because the browser shows it and messages quote it
+        where = " AND ".join(f"({condition})" for condition in conditions)
+    query = Query(where, search)
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if is_terminal and not (plain or limit or every_rollout or rollout is not None):
         from rg_env.browser.app import Browser

@@ -4,6 +4,7 @@ import gc
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,13 +57,14 @@ class StatsOptions(Selection):
 
     @property
     def names(self) -> list[str]:
-        """The names of `--columns`."""
+        """Names given with `--columns`."""
         return [name.strip() for name in self.columns.split(",") if name.strip()]
 
     def check_names(self, known: Sequence[str]) -> None:
+        """Refuse a name in `--columns` that is not known. What is known depends on the dump: pass@k has its own k."""
         for name in self.names:
             if name not in known:
-                choices = [word for word in known if not word.endswith(("_low", "_high"))]
+                choices = [column for column in known if not column.endswith(("_low", "_high"))]
                 every = f"use {', '.join(choices)}, or with _low or _high the interval's ends"
                 raise DumpError(f"--columns: there is no {name}{did_you_mean(name, choices, every)}")
 
@@ -104,8 +106,11 @@ def _describe(dump: "Dump", options: StatsOptions) -> None:
     from rg_env.analysis.tables import SHOWN, headline, render_counts, render_details, render_table
 
     names, by, runs = options.names, options.by, dump.names
-    for_people = not (options.as_json or options.details)
-    wanted = [*(SHOWN if for_people else ()), *(name.removesuffix("_low").removesuffix("_high") for name in names)]
+    is_table = not (options.as_json or options.details)
+    # Only what is shown is computed. An empty list stands for every statistic.
+    wanted = list(SHOWN) if is_table else []
+    for name in names:
+        wanted.append(name.removesuffix("_low").removesuffix("_high"))
     gc.disable()  # reading makes millions of objects and no cycles: collecting would take a third of the time
     try:
         with spinner("reading"):
@@ -113,30 +118,35 @@ def _describe(dump: "Dump", options: StatsOptions) -> None:
     finally:
         gc.enable()
     frame = statistics(measured, by)
-    keys = frame.columns[: frame.columns.index("groups")]
-    options.check_names(frame.columns[len(keys) :])
-    trainer = step_numbers(dump) if "step" in keys and (options.details or options.as_json) else {}
+    # The columns are run_id and the keys of the rows, then `groups` and all other statistics.
+    number_of_keys = frame.columns.index("groups")
+    keys, known = frame.columns[:number_of_keys], frame.columns[number_of_keys:]
+    options.check_names(known)
+    trainer = step_numbers(dump) if "step" in keys and not is_table else {}
     if options.as_json:
-        rows = frame.select(
-            "run_id", frame["run_id"].replace(runs).alias("run"), *keys[1:], *(names or frame.columns[len(keys) :])
-        )
-        print_json(_json_rows(rows, keys, None if names else counts(measured, by), trainer))
+        run_names = frame["run_id"].replace(runs).alias("run")
+        rows = frame.select("run_id", run_names, *keys[1:], *(names or known))
+        occurring = None if names else counts(measured, by)
+        print_json(_json_rows(rows, keys, occurring, trainer))
         return
     screen = console()
     screen.print(cell(headline(measured, dump)), soft_wrap=not screen.is_terminal)
     totals = statistics(measured, By.PHASE)
     if options.details:
-        tables = [*render_details(frame, runs, trainer)]
+        parts: list[Any] = list(render_details(frame, runs, trainer))
     else:
-        tables = [render_table(frame, totals=totals, columns=names, names=runs)]
-    occurring = None if names else render_counts(counts(measured), runs)
-    console().print(*tables, *(["", occurring] if occurring else []))
+        parts = [render_table(frame, totals=totals, columns=names, names=runs)]
+    # Whoever names columns wants those alone, without the counts and symptoms that belong to the whole.
+    table_of_counts = None if names else render_counts(counts(measured), runs)
+    if table_of_counts:
+        parts += ["", table_of_counts]
+    console().print(*parts)
     if not names:
         print_symptoms(dump)
 
 
 def print_symptoms(dump: "Dump") -> None:
-    """Print what is wrong with the training, if anything is."""
+    """Print a line for each sign that the training goes wrong."""
     from rg_env.symptoms import read_symptoms
 
     for symptom in read_symptoms(dump):
@@ -146,16 +156,22 @@ def print_symptoms(dump: "Dump") -> None:
 def _json_rows(
     frame: "pl.DataFrame", keys: Sequence[str], counts: "pl.DataFrame | None", trainer: dict[Any, Any]
 ) -> list[dict[str, Any]]:
-    """The rows, each with its counts of violations and statuses, and with the trainer's numbers of its step."""
-    rows: list[dict[str, Any]] = json.loads(frame.write_json())
-    for row in rows if trainer else ():
-        row["trainer"] = trainer.get((row["run_id"], row["step"]), {}) if row["phase"] == "train" else {}
+    """Add to each row its counts of violations and statuses, and the trainer's numbers of its step."""
+    rows: list[dict[str, Any]] = json.loads(frame.write_json())  # by polars: NaN, which JSON lacks, becomes null
+    if trainer:
+        for row in rows:
+            # An evaluation has a step, too, but the trainer's numbers are those of the training step.
+            is_train = row["phase"] == "train"
+            row["trainer"] = trainer.get((row["run_id"], row["step"]), {}) if is_train else {}
     if counts is not None:
-        of_row = {tuple(row[key] for key in keys): row for row in rows}
+        key_of = itemgetter(*keys)
+        row_of_key = {}
         for row in rows:
             row |= {"violation_counts": {}, "status_counts": {}}
+            row_of_key[key_of(row)] = row
         for count in counts.iter_rows(named=True):
-            of_row[tuple(count[key] for key in keys)][f"{count['kind']}_counts"][count["value"]] = count["rollouts"]
+            row = row_of_key[key_of(count)]
+            row[f"{count['kind']}_counts"][count["value"]] = count["rollouts"]
     return rows
 
 
@@ -167,13 +183,16 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
     from rg_env.analysis.tables import LEGEND, render_comparison
 
     with spinner("reading"):
-        this, that = (measure(side, solved_at=options.solved_at, to_match=True) for side in (dump, other))
+        this = measure(dump, solved_at=options.solved_at, to_match=True)
+        that = measure(other, solved_at=options.solved_at, to_match=True)
+    # A task whose options differ asks other questions under the same ids: it cannot be compared item by item.
     unmatched = differing_tasks(*dump.runs, *other.runs)
     questions, questions_other, shared = shared_questions(this, that, unmatched=unmatched)
     remark = f"not compared, because the task's options differ: {', '.join(unmatched)}" if unmatched else ""
     if not shared:
         why = "no question is in both dumps, so there is nothing to compare"
         raise DumpError(f"{why}; {remark}" if remark else why)
+    # All questions of a phase first, then the rows that --by asks for; with `--by phase` these are the same rows.
     levels = {tuple(key_columns(level)): level for level in (By.PHASE, options.by)}
     frames = [compare(this, that, level, unmatched=unmatched) for level in levels.values()]
     measures = frames[0]["measure"].unique(maintain_order=True).to_list()
@@ -181,17 +200,21 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
     if options.names:
         frames = [frame.filter(pl.col("measure").is_in(options.names)) for frame in frames]
     flipped = flips(this, that, unmatched=unmatched).rows(named=True)
-    sides = [
-        ", ".join([*side.names.values(), *(condition.text for condition in side.conditions)]) for side in (dump, other)
-    ]
+    title, title_other = _title(dump), _title(other)
     if options.as_json:
-        facts = {"this": sides[0], "other": sides[1], "questions_this": questions, "questions_other": questions_other}
-        facts |= {"questions_shared": shared, "unmatched_tasks": unmatched}
+        facts: dict[str, Any] = {
+            "this": title,
+            "other": title_other,
+            "questions_this": questions,
+            "questions_other": questions_other,
+            "questions_shared": shared,
+            "unmatched_tasks": unmatched,
+        }
         rows = [row for frame in frames for row in frame.rows(named=True)]
         print_json(facts | {"rows": rows, "flips": flipped})
     else:
-        print_line(f"this:  {sides[0]}")
-        print_line(f"other: {sides[1]}")
+        print_line(f"this:  {title}")
+        print_line(f"other: {title_other}")
         print_line(
             f"{shared:,} questions are in both, of {questions:,} and {questions_other:,}: only these are compared"
         )
@@ -204,20 +227,30 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
         print_error(remark)
 
 
+def _title(side: "Dump") -> str:
+    """Name a side of a comparison by its runs and conditions."""
+    conditions = [condition.text for condition in side.conditions]
+    return ", ".join([*side.names.values(), *conditions])
+
+
 def _print_flips(flipped: Sequence[dict[str, Any]], limit: int) -> None:
     """Print the questions that only one side solves, at most `limit` for each side."""
     only = "solves in at least half of its tries, and"
-    for title, rows in (
-        (f"this side {only} the other does not", [row for row in flipped if row["this"] > row["other"]]),
-        (f"the other side {only} this one does not", [row for row in flipped if row["this"] < row["other"]]),
-    ):
-        if not rows:
-            continue
-        print_line("")
-        print_line(f"{counted(len(rows), 'question')} that {title} (--where \"group_id = 'ID'\" shows one):")
-        for row in rows[:limit]:
-            print_line(f"  {row['item']} ({row['phase']}): {row['this']:.0%} against {row['other']:.0%}")
-            print_line(f"    {row['group_this']}")
-            print_line(f"    {row['group_other']}")
-        if len(rows) > limit:
-            print_line(f"  … and {len(rows) - limit} more; --details or --json shows all")
+    # A question is in `flipped` only if the sides differ, so none is in both lists or in neither.
+    only_this = [row for row in flipped if row["this"] > row["other"]]
+    only_other = [row for row in flipped if row["this"] < row["other"]]
+    _print_flips_of(f"this side {only} the other does not", only_this, limit)
+    _print_flips_of(f"the other side {only} this one does not", only_other, limit)
+
+
+def _print_flips_of(title: str, rows: Sequence[dict[str, Any]], limit: int) -> None:
+    if not rows:
+        return
+    print_line("")
+    print_line(f"{counted(len(rows), 'question')} that {title} (--where \"group_id = 'ID'\" shows one):")
+    for row in rows[:limit]:
+        print_line(f"  {row['item']} ({row['phase']}): {row['this']:.0%} against {row['other']:.0%}")
+        print_line(f"    {row['group_this']}")
+        print_line(f"    {row['group_other']}")
+    if len(rows) > limit:
+        print_line(f"  … and {len(rows) - limit} more; --details or --json shows all")

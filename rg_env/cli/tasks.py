@@ -64,8 +64,9 @@ def tasks(
     table = Table("task", "category", "mix", "levels", "scorer", "note", box=None, padding=(0, 1, 0, 0))
     table.columns[0].no_wrap = True
     for task in known:
-        yes_or_no = ("yes" if value else "no" for value in (task.in_default_mix, task.has_levels))
-        table.add_row(cell(task.name), task.category, *yes_or_no, task.soundness.value, task.reason)
+        in_mix = "yes" if task.in_default_mix else "no"
+        has_levels = "yes" if task.has_levels else "no"
+        table.add_row(cell(task.name), task.category, in_mix, has_levels, task.soundness.value, task.reason)
     console().print(table)
     print_line(f"{len(known)} tasks, {sum(task.in_default_mix for task in known)} in the default mix (mix)")
     for line in _LEGEND:
@@ -82,8 +83,10 @@ def _show_levels(task: str, as_json: bool) -> None:
     check_name(task)
     scale, cut = scale_of(task, {}), why_cut(task)
     attributes = scale.attributes if scale else ()
-    pairs = zip(_COMPLEXITIES, seconds_of(task), strict=True) if scale else ()
-    questions = [_sample(scale, complexity, seconds) for complexity, seconds in pairs] if scale else []
+    questions = []
+    if scale is not None:
+        for complexity, seconds in zip(_COMPLEXITIES, seconds_of(task), strict=True):
+            questions.append(_sample(scale, complexity, seconds))
     if as_json:
         levels = [
             {"name": attribute.name, "levels": attribute.values, "lowest": attribute.low, "highest": attribute.high}
@@ -93,11 +96,13 @@ def _show_levels(task: str, as_json: bool) -> None:
         print_json(facts | {"attributes": levels, "cut": cut, "samples": questions})
         return
     if scale is None:
+        # Popped, so that the reason is not printed again below, with those of single levels.
         print_line(f"{task} has no levels and always has its default options: {cut.pop('all')}")
         _show_base_options(task, cut)
         return
     table = Table("attribute", "level", "options", "used", box=None)
     for attribute in attributes:
+        # The attribute's name stands in its first row only, as a heading of its levels.
         for level, options in enumerate(attribute.values):
             used = "yes" if attribute.low <= level <= attribute.high else "no"
             table.add_row(cell("" if level else attribute.name), str(level), cell(_words(options, "=")), used)
@@ -129,6 +134,7 @@ def _words(values: Mapping[str, Any], sign: str) -> str:
 
 
 def _sample(scale: Scale, complexity: float, seconds: float) -> dict[str, Any]:
+    """Make the first training item of a level, with the options that the level stands for."""
     from rg_env.tasks import ItemStream, Split
 
     options = scale.options(complexity)

@@ -198,6 +198,7 @@ class Endpoint:
     async def _create(self, messages: Sequence[Mapping[str, str]]) -> ChatCompletion:
         import openai
 
+        # The limit has one of two names. The older one is tried first; a server that wants the newer one says so.
         request: dict[str, Any] = {
             "model": self.model,
             "messages": [dict(message) for message in messages],

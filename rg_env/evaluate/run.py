@@ -97,6 +97,7 @@ class Job:
     def plan(self) -> dict[str, Any]:
         """What determines the groups, as JSON: a run is continued with the same plan only."""
         settings = {name: value for name, value in asdict(self.config).items() if name not in _FREE}
+        # `scorer` is a group of settings, of which only the number of workers is free.
         settings["scorer"] = {name: value for name, value in settings["scorer"].items() if name not in _FREE_OF_SCORER}
         sampling = asdict(self.options.sampling)
         if self.options.request:
@@ -110,6 +111,7 @@ class Job:
             "questions": self.questions.facts,
             "config": settings,
         }
+        # As it comes back from the manifest, with which `--resume` compares it: lists for tuples, text for enums.
         return dict(json.loads(json.dumps(plan, default=str)))
 
 
@@ -424,6 +426,7 @@ def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
     config, options = job.config, job.options
     sampling = asdict(options.sampling)
     settings = generator_settings(config, samples=job.samples, eval_samples=job.samples, **sampling)
+    earlier = read_manifest(Path(config.dump_dir), run_id)  # of the attempt that is resumed, if any
     manifest = {
         "attempt": attempt,
         "kind": job.command,
@@ -434,7 +437,7 @@ def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
         "suite": job.questions.facts.get("suite"),
         "settings": settings,
         "task_mix": config.tasks,
-        "question_files": hashes_of(config.tasks, read_manifest(Path(config.dump_dir), run_id)),
+        "question_files": hashes_of(config.tasks, earlier),
     }
     writer = DumpWriter(config.dump_dir, run_id, attempt, config)
     try:
@@ -599,12 +602,15 @@ class _Attempt:
     ) -> None:
         """Apply the rules of the group and write its record; `earlier` is the line that it replaces."""
         config = self.job.config
+        custom = None
+        if self.reward:
+            custom = await self.reward.rate_async(rollouts, config)
         set_rewards(
             rollouts,
             config,
             max_length=self.job.options.sampling.max_tokens,
             penalize=self.phase is Phase.TRAIN,
-            custom=await self.reward.rate_async(rollouts, config) if self.reward else None,
+            custom=custom,
         )
         origin = Origin(self.run_id, self.attempt, self.phase, None, number)
         record = group_record(origin, question.item, question.item.id, rollouts, config.solved_at)
@@ -616,7 +622,7 @@ class _Attempt:
 
 
 def _with_earlier_times(record: GroupRecord, earlier: LedgerRecord) -> GroupRecord:
-    """The record with the times of the rollouts that are taken over, which are known of the whole group only."""
+    """Add the times of the rollouts that are taken over, which are known of the whole group only."""
     return replace(
         record,
         started_at=earlier.started_at,
@@ -644,6 +650,7 @@ def _progress(planned: int, done: int, max_tokens_total: int | None) -> Iterator
         if totals.failures:
             text += f", {totals.failures} failed"
         bar.update(task, completed=finished, description=text)
+        # Where there is no bar, a line for each tenth of the run that this group completes.
         if bar.disable and finished * 10 // planned > before * 10 // planned:
             print_text(f"{finished}/{planned} groups, {text}", stderr=True)
 

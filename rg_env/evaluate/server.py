@@ -248,18 +248,23 @@ async def start_server(program: Program, options: Sequence[str]) -> AsyncIterato
     Raises:
         ServerError: it cannot be started. Its log is kept then.
     """
+    # The kernel chooses a free port. Another program may take it before the server does; then the server ends with a
+    # message of its own, which `wait_until_ready` shows.
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     descriptor, name = tempfile.mkstemp(prefix="rg_env-server-", suffix=".log")
-    environment = {key: value for key, value in os.environ.items() if key != "VLLM_API_KEY"}
+    # vLLM would want this key of every request, and ours have none.
+    inherited = {key: value for key, value in os.environ.items() if key != "VLLM_API_KEY"}
+    environment = {**program.environment, "OMP_WAIT_POLICY": "PASSIVE", **inherited}  # the user's values win
+    command = [*program.command, "--host", "127.0.0.1", "--port", str(port), *options]
     with os.fdopen(descriptor, "wb") as log:
         process = subprocess.Popen(
-            [*program.command, "--host", "127.0.0.1", "--port", str(port), *options],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**program.environment, "OMP_WAIT_POLICY": "PASSIVE", **environment},
+            env=environment,
             start_new_session=True,  # Ctrl-C on the terminal is for this process
             preexec_fn=lambda: die_with_parent(signal.SIGTERM),
         )
@@ -282,7 +287,14 @@ def _last_lines(log: Path) -> list[str]:
     """The first error and the last lines of a log, without a repetition."""
     with suppress(OSError), log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _TAIL))
-        lines = [one_line(line, _WIDTH) for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-        errors = [error[0] for line in lines if (error := _ERROR.search(line))]
-        return list(dict.fromkeys([*errors[:1], *errors[-1:]] or lines[-_LINES:]))
+        text = file.read().decode(errors="replace")  # the end of the log, which may begin inside a character
+        lines = [one_line(line, _WIDTH) for line in text.splitlines() if line.strip()]
+        errors = []
+        for line in lines:
+            error = _ERROR.search(line)
+            if error:
+                errors.append(error[0])
+        # The first error is often the cause, and the last one what the server ended with.
+        telling = [*errors[:1], *errors[-1:]] or lines[-_LINES:]
+        return list(dict.fromkeys(telling))
     return []

@@ -138,7 +138,13 @@ def check_model_paths(cfg: Any) -> Mistakes:
 
 def models_of(cfg: Any) -> dict[str, str]:
     """Each model path with the setting that names it; SkyRL makes the policy the reference where none is named."""
-    return {path: setting for setting in reversed(MODELS) if (path := value_of(cfg, setting))}
+    # Reversed, so that a path that several roles share is named by the policy's setting, the last to be put in.
+    named: dict[str, str] = {}
+    for setting in reversed(MODELS):
+        path = value_of(cfg, setting)
+        if path:
+            named[path] = setting
+    return named
 
 
 def check_data_files(cfg: Any) -> Mistakes:
@@ -165,6 +171,7 @@ def check_reward(cfg: Any) -> Mistakes:
 
 
 def check_prompt(cfg: Any) -> None:
+    # Made for its ConfigErrors alone.
     Prompts(cfg.rg_dump.system_prompt, cfg.rg_dump.worked_examples, cfg.rg_dump.format)
 
 
@@ -176,8 +183,10 @@ def check_rows(cfg: Any) -> Mistakes:
     """Rows, prompts and the length penalty. Warns of a format that no prompt asks for."""
     import skyrl_gym
 
-    rg, name, batch, files = cfg.rg_dump, cfg.environment.env_class, cfg.trainer.train_batch_size, cfg.data.train_data
-    known, right = [ENV_CLASS], f"must be {ENV_CLASS}; others need rows of their own in data.train_data"
+    rg, files = cfg.rg_dump, cfg.data.train_data
+    name, batch = cfg.environment.env_class, cfg.trainer.train_batch_size
+    known = [ENV_CLASS]
+    right = f"must be {ENV_CLASS}; others need rows of their own in data.train_data"
     if files or cfg.data.val_data:
         known = [ENV_CLASS, *skyrl_gym.registry]
         right = f"must be one of {', '.join(known)}"
@@ -193,6 +202,7 @@ def check_rows(cfg: Any) -> Mistakes:
         yield f"{PREFIX}.length_penalty.buffer", right
     if (warning := format_warning(rg)) and not files:
         logger.warning(warning)
+    # Called for its ConfigErrors alone: a wrong complexity, or one without a task that has levels.
     scales_of(TaskMix.parse(rg.tasks), None if files else rg.complexity)
 
 
@@ -231,16 +241,19 @@ def check_loop(cfg: Any) -> Mistakes:
     if loop.simulate_training:
         right = "it is of SkyRL's simulator, which trains nothing; set it to false"
         yield "trainer.fully_async.simulate_training", right
-    for role in ROLES if cfg.rg_dump.device != "cpu" and cfg.trainer.strategy != "megatron" else ():
-        setting, workers = f"trainer.{role}.sequence_parallel_size", _workers_of(cfg, role)
-        if workers % value_of(cfg, setting):
-            yield setting, f"must divide the {workers} workers of trainer.placement.{role}_*"
+    # `check_cpu` allows only 1 on the CPU, and Megatron divides its workers otherwise.
+    if cfg.rg_dump.device != "cpu" and cfg.trainer.strategy != "megatron":
+        for role in ROLES:
+            setting, workers = f"trainer.{role}.sequence_parallel_size", _workers_of(cfg, role)
+            if workers % value_of(cfg, setting):
+                yield setting, f"must divide the {workers} workers of trainer.placement.{role}_*"
 
 
 def check_temperature(cfg: Any) -> Mistakes:
     """vLLM's logprobs of another temperature are compared with the trainer's."""
     engine, correction = cfg.generator.inference_engine, cfg.trainer.algorithm.off_policy_correction
     compared = _needs_rollout_logprobs(cfg) or correction.tis_ratio_type or correction.sequence_mask_metric
+    # The CPU's own sampler returns the logprobs of the temperature that it sampled with.
     of_vllm = cfg.rg_dump.device != "cpu" or uses_server(engine)
     scaled = (engine.engine_init_kwargs or {}).get("logprobs_mode") == "processed_logprobs"
     if compared and of_vllm and not scaled and cfg.generator.sampling_params.temperature != 1:
@@ -286,7 +299,7 @@ def check_cpu(cfg: Any) -> Mistakes:
     if uses_server(engine) and not engine.external_proxy_url:
         right = "name the vLLM server, such as http://127.0.0.1:8000; SkyRL's router does not run on the CPU"
         yield f"{ENGINE}.external_proxy_url", right
-    cpu_threads()
+    cpu_threads()  # raises for a number of threads that cannot be read
 
 
 TOGETHER = (check_rows, check_loop, check_temperature, check_resumption)
@@ -318,12 +331,13 @@ def _set_wandb_key() -> None:
 
 
 def _refusal_of_skyrl(cfg: Any) -> str:
-    """Why SkyRL, or the first step, would refuse a run; "" if it accepts it."""
+    """Say why SkyRL, or the first step, would refuse a run; "" if it accepts it."""
     from skyrl.train.utils import validate_cfg
 
     try:
         validate_cfg(cfg)
     except (AssertionError, ValueError, TypeError, NotImplementedError) as error:
+        # Many of SkyRL's assertions have no message: then the line of its source is the only thing that says why.
         condition = (traceback.extract_tb(error.__traceback__)[-1].line or "").removeprefix("assert ")
         return one_line(str(error) or f"SkyRL requires {condition.replace('cfg.', '')}")
     responses = cfg.trainer.train_batch_size * cfg.generator.n_samples_per_prompt
@@ -375,10 +389,15 @@ def check_tokenizer(setting: str, folder: Path, other_template: str | None = Non
     need(tokenizer.eos_token is not None, setting, str(folder), right)
     before, _, after = text.rpartition(answer)
     after = after.strip()
-    ids: Any = None
+    # Engines stop at the tokens of generation_config.json, too: one id, or a list of them.
+    end_ids: Any = None
     with suppress(OSError):  # there is no generation_config.json
-        ids = GenerationConfig.from_pretrained(folder).eos_token_id
-    ends = tokenizer.convert_ids_to_tokens([] if ids is None else ids if isinstance(ids, list) else [ids])
+        end_ids = GenerationConfig.from_pretrained(folder).eos_token_id
+    if end_ids is None:
+        end_ids = []
+    elif not isinstance(end_ids, list):
+        end_ids = [end_ids]
+    ends = tokenizer.convert_ids_to_tokens(end_ids)
     # A template that rewrites answers, or ends them with nothing, leaves nothing to compare.
     if before and after and not after.startswith((tokenizer.eos_token, *ends)):
         used = next((token for token in tokenizer.all_special_tokens if after.startswith(token)), after.split()[0])
@@ -426,7 +445,8 @@ def check_hub_models(cfg: Any) -> None:
 def check_servers(cfg: Any) -> Mistakes:
     """vLLM servers that cannot be used; SkyRL would retry for minutes. A CPU run needs more of them."""
     engine, policy = cfg.generator.inference_engine, cfg.trainer.policy
-    model, on_cpu = engine.served_model_name or policy.model.path, cfg.rg_dump.device == "cpu"
+    model = engine.served_model_name or policy.model.path
+    on_cpu = cfg.rg_dump.device == "cpu"
     needed = cfg.trainer.max_prompt_length + cfg.generator.sampling_params.max_generate_length
     urls = dict.fromkeys(engine.external_server_urls or [], f"{ENGINE}.external_server_urls")
     if engine.external_proxy_url:
@@ -435,6 +455,7 @@ def check_servers(cfg: Any) -> Mistakes:
         need(url.startswith(("http://", "https://")), setting, url, "must be an address such as http://127.0.0.1:8000")
         try:
             models = {str(served["id"]): served for served in _get(url, "v1/models")["data"]}
+            # Only a CPU run depends on these two routes; otherwise the server is not asked for them.
             routes = str(_get(url, "openapi.json")) if on_cpu else "/inference/v1/generate /collective_rpc"
         except (OSError, http.client.HTTPException, LookupError, TypeError, ValueError) as error:
             right = f"no vLLM server answers ({one_line(error)}); start one, for example with scripts/serve_vllm.sh"

@@ -77,16 +77,20 @@ class RGDumpGenerator(SkyRLGymGenerator):
             of each row which group it is of, and whether it is kept out of the loss, and `groups` has the group's
             record. Rows of other environments are not changed.
         """
+        # Before SkyRL's part: the engine may get new weights while it runs, and the record says with which it began.
         origin = origin_of(input_batch, self.writer, self.inference_engine_client, next(self._calls))
-        began, batch = time.time(), with_slots(input_batch)  # rollouts are made
+        began = time.time()
+        batch = with_slots(input_batch)  # makes the rollouts
         with noted_dialogs() as dialogs:
             output = await super().generate(batch, disable_tqdm or self.config.suppress_base_env_logs)
-        # Their environments have filled in text and verdict. What follows completes, judges and records them.
+        # The environments have filled in text and verdict. What follows completes, judges and records the rollouts, in
+        # this order: the rules of a group need its stop reasons and lengths, and a record needs the final rewards.
         groups = fill_groups(batch, output, dialogs=dialogs, tokenizer=self.tokenizer, began=began)
         ours = [group for group in groups if group.env_class == ENV_CLASS]
         for group in ours:
             await self._reward_group(group, output, penalize=origin.phase is Phase.TRAIN)
         records = record_groups(origin, groups, output, {ENV_CLASS: self.config.solved_at})
+        # After the records are made: their `masked` is about the rules of a group, not about this setting.
         if origin.phase is Phase.TRAIN and not self.config.train_unsolved:
             self._leave_out_unsolved(output)
         self._add_metrics(output, records)
@@ -94,6 +98,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
             self._evaluation.count(records)
         if self.rollout_log is not None:
             self.rollout_log.log_groups(records)
+        # Last and awaited: when SkyRL gets the output, the operating system has its groups.
         if self.writer is not None:
             await self.writer.write(records)
         return output
@@ -113,51 +118,72 @@ class RGDumpGenerator(SkyRLGymGenerator):
         except Exception as error:
             if not self._has_failed:
                 self._has_failed = True
-                uid, repetition = (trajectory_id.instance_id, trajectory_id.repetition_id) if trajectory_id else ("", 0)
-                logger.error(
-                    "rollout {} of {} failed: {}. SkyRL 0.4.0 cannot leave a rollout out (SkyRL#1613), so the run "
-                    "ends; continue from the last checkpoint with trainer.resume_mode=latest",
-                    repetition,
-                    (env_extras.get("extra_info") or {}).get("item") or f"{env_class} {uid}",
-                    describe(error),
-                )
+                self._log_failure(error, env_class, env_extras, trajectory_id)
             raise
+
+    def _log_failure(
+        self, error: Exception, env_class: str, env_extras: dict[str, Any], trajectory_id: TrajectoryID | None
+    ) -> None:
+        """Log which rollout ends the run: by its item in rg_dump, by environment and SkyRL's uid in others."""
+        uid, repetition = "", 0
+        if trajectory_id:
+            uid, repetition = trajectory_id.instance_id, trajectory_id.repetition_id
+        extra_info = env_extras.get("extra_info") or {}
+        logger.error(
+            "rollout {} of {} failed: {}. SkyRL 0.4.0 cannot leave a rollout out (SkyRL#1613), so the run "
+            "ends; continue from the last checkpoint with trainer.resume_mode=latest",
+            repetition,
+            extra_info.get("item") or f"{env_class} {uid}",
+            describe(error),
+        )
 
     async def _run_in_executor_if_available(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """SkyRL calls the methods of an environment through this, in a thread. Ours need none: `step` waits for the
         score in the event loop, the others only return."""
         env = getattr(func, "__self__", None)
+        # Exactly ours: a subclass may block in any method, so it keeps SkyRL's thread.
         if type(env) is not RGDumpEnv:
             return await super()._run_in_executor_if_available(func, *args, **kwargs)
-        return await env.step_async(*args, **kwargs) if func == env.step else func(*args, **kwargs)
+        if func == env.step:
+            return await env.step_async(*args, **kwargs)
+        return func(*args, **kwargs)
 
     async def _reward_group(self, group: Group, output: GeneratorOutput, *, penalize: bool) -> None:
         """Apply the rules of a group, and put the rewards into SkyRL's output."""
+        custom = None
+        if self._reward:
+            custom = await self._reward.rate_async(group.rollouts, self.config)
         set_rewards(
             group.rollouts,
             self.config,
             max_length=self.generator_cfg.sampling_params.max_generate_length,
             penalize=penalize,
             zero_on_non_stop=self.generator_cfg.zero_reward_on_non_stop,
-            custom=await self._reward.rate_async(group.rollouts, self.config) if self._reward else None,
+            custom=custom,
         )
-        for error in {rollout.reward_error for rollout in group.rollouts} - self._reward_errors - {""}:
+        errors = {rollout.reward_error for rollout in group.rollouts}
+        for error in errors - self._reward_errors - {""}:
             self._reward_errors.add(error)
             logger.warning("the reward function failed, so its groups are not trained on: {}", error)
         for rows, rollout in zip(group.rows, group.rollouts, strict=True):
-            if rows:
-                returned = output["rewards"][rows[-1]]
-                before_last = [0.0] * (len(returned) - 1) if isinstance(returned, list) else None
-                output["rewards"][rows[-1]] = rollout.reward if before_last is None else [*before_last, rollout.reward]
-            for row in rows if rollout.masked else ():
-                output["loss_masks"][row] = [0] * len(output["loss_masks"][row])
+            if not rows:  # SkyRL has no row of a rollout that it never asked for
+                continue
+            returned = output["rewards"][rows[-1]]
+            if isinstance(returned, list):  # a reward for each token: SkyRL has the outcome on the last one
+                before_last = [0.0] * (len(returned) - 1)
+                output["rewards"][rows[-1]] = [*before_last, rollout.reward]
+            else:
+                output["rewards"][rows[-1]] = rollout.reward
+            if rollout.masked:
+                for row in rows:
+                    _mask_row(output, row)
 
     def _leave_out_unsolved(self, output: GeneratorOutput) -> None:
         """Take the rows of groups without a solved rollout out of the loss. Their rewards stay."""
         for row, record in enumerate(output["groups"]):
             if is_unsolved(record, self.config.solved_at):
                 output["masked"][row] = True
-                output["loss_masks"][row] = [0] * len(output["loss_masks"][row])
+                _mask_row(output, row)
 
     def _add_metrics(self, output: GeneratorOutput, records: Sequence[GroupRecord]) -> None:
         """Put ours into SkyRL's rollout metrics, of which those that depend on rewards are computed again.
@@ -169,6 +195,14 @@ class RGDumpGenerator(SkyRLGymGenerator):
             metrics["rg_dump/max_groups_not_on_disk"] = self.writer.missing
         if any(record.environment == ENV_CLASS for record in records):
             # SkyRL computed loss-mask and timing metrics before overlong filtering: those stay.
-            totals = [sum(reward) if isinstance(reward, list) else reward for reward in output["rewards"]]
+            totals = []
+            for reward in output["rewards"]:
+                totals.append(sum(reward) if isinstance(reward, list) else reward)
             metrics |= get_rollout_metrics(output["response_ids"], totals)
         write_over(metrics, Tally(self.config, records))
+
+
+def _mask_row(output: GeneratorOutput, row: int) -> None:
+    """Take all tokens of a row out of the loss."""
+    length = len(output["loss_masks"][row])
+    output["loss_masks"][row] = [0] * length

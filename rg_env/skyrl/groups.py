@@ -56,16 +56,21 @@ class Group:
 
 
 def origin_of(batch: GeneratorInput, writer: DumpWriter | None, engine: Any, call: int) -> Origin:
-    """What is known of a call's groups before it.
+    """Note where a call's groups come from, as far as it is known before the call.
 
     Args:
         writer: of the dump, if there is one.
         engine: the client of the engine; its `weight_version` is noted where it has one.
         call: its number in the run.
     """
-    run_id, attempt = (writer.run_id, writer.attempt) if writer else ("unrecorded", 1)
+    run_id, attempt = "unrecorded", 1
+    if writer:
+        run_id, attempt = writer.run_id, writer.attempt
+    # SkyRL's trainers say phase and step; whoever calls `generate()` without them does not train.
+    phase, step = Phase.EVAL, None
     metadata = batch.get("batch_metadata")
-    phase, step = (Phase(metadata.training_phase), metadata.global_step) if metadata else (Phase.EVAL, None)
+    if metadata:
+        phase, step = Phase(metadata.training_phase), metadata.global_step
     version = getattr(engine, "weight_version", None)
     return Origin(run_id, attempt, phase, step, call, "" if version is None else str(version))
 
@@ -118,6 +123,7 @@ def fill_groups(
         rollout: Rollout = extras.get(SLOT) or Rollout()
         rollout.repetition = name.repetition_id
         rollout.stop_reason = stop_reasons[rows[-1]] if rows and stop_reasons else None
+        # Without a row there is no response, whatever the environment of an unfinished rollout has filled in.
         if not rows:
             rollout.verdict = Verdict.no_response("SkyRL asked for no response, or returned none")
         if env_class == ENV_CLASS:
@@ -128,7 +134,10 @@ def fill_groups(
             rollout.conversation = [*prompt, {"role": "assistant", "content": without_end(rollout.text, tokenizer)}]
         else:
             dialog = dialogs[number] if knows_dialogs else None
-            shown = dialog.prompt if dialog is not None and dialog.prompt is not None else prompt
+            # An environment may change its prompt in `init`; what it returned is what the model saw.
+            shown = prompt
+            if dialog is not None and dialog.prompt is not None:
+                shown = dialog.prompt
             turns = read_turns(dialog, output, rows, tokenizer)
             _set_turns(rollout, shown, turns, output, rows)
             rollout.stopwatch = _stopwatch(output, rows, began)
@@ -155,10 +164,11 @@ def record_groups(
     Args:
         solved_at: by env class, the score from which a rollout counts as solved; 0.99 for all others.
     """
-    records = [
-        group_record(origin, group.question, group.uid, group.rollouts, solved_at.get(group.env_class, 0.99))
-        for group in groups
-    ]
+    records = []
+    for group in groups:
+        threshold = solved_at.get(group.env_class, 0.99)
+        records.append(group_record(origin, group.question, group.uid, group.rollouts, threshold))
+    # SkyRL's evaluation needs none of these lists, and would have to join them.
     if origin.phase is Phase.TRAIN:
         count = len(output["response_ids"])
         ids, masked, names = [""] * count, [False] * count, [TrajectoryID("", 0)] * count
@@ -176,10 +186,16 @@ def _names_and_rows(batch: GeneratorInput, output: GeneratorOutput) -> tuple[Seq
     """The id and the output rows of each rollout that was asked for."""
     if "group_ids" in output:
         raise RGEnvError("the groups of this batch are recorded already: use one Recorder for a run")
-    asked, returned, last_flags = batch.get("trajectory_ids"), output.get("trajectory_ids"), output.get("is_last_step")
-    ends = [row for row, is_last in enumerate(last_flags or [True] * len(output["response_ids"]), 1) if is_last]
+    asked, returned = batch.get("trajectory_ids"), output.get("trajectory_ids")
+    last_flags = output.get("is_last_step")
+    # A span is the rows of one returned rollout: they end with a row that is its last step. Without flags, each row is.
+    is_last_step = last_flags or [True] * len(output["response_ids"])
+    ends = [row for row, is_last in enumerate(is_last_step, 1) if is_last]
     spans = deque(range(start, end) for start, end in itertools.pairwise([0, *ends]))
-    names = asked or ([returned[span[-1]] for span in spans] if returned else None)
+    # What the trainer asked for comes first, because a rollout that is missing in the output is only there.
+    names = asked or None
+    if names is None and returned:
+        names = [returned[span[-1]] for span in spans]
     if names is None:
         raise RGEnvError(
             "neither the trainer nor the generator gave `trajectory_ids`, so that the rollouts of a group are unknown: "
@@ -192,6 +208,8 @@ def _names_and_rows(batch: GeneratorInput, output: GeneratorOutput) -> tuple[Seq
             f"the generator returned {len(spans)} rollouts for {len(batch['prompts'])} prompts, so that no row can be "
             "recorded: it must return all of them in order, several rows of one with `is_last_step`"
         )
+    # Both are in the order of the call, so a rollout whose name the next span does not have has no rows. A span that is
+    # left over at the end was returned in another order.
     rows = []
     for name in names:
         matches = spans and (not returned or all(returned[row].to_string() == name.to_string() for row in spans[0]))
@@ -203,17 +221,18 @@ def _names_and_rows(batch: GeneratorInput, output: GeneratorOutput) -> tuple[Seq
 
 
 def _set_turns(rollout: Rollout, prompt: Sequence[Message], turns: Turns, output: GeneratorOutput, rows: range) -> None:
-    """Set what is known of a rollout of another environment: its turns and its score."""
+    """Set the turns and the score of a rollout of another environment."""
     reasons: list[str | None] = [None] * len(turns.tokens)
     stop_reasons = output.get("stop_reasons")
     if stop_reasons and len(rows) == len(reasons):
         reasons = [stop_reasons[row] for row in rows]  # step-wise: a row for each turn
     elif stop_reasons and reasons:
         reasons[-1] = stop_reasons[rows[-1]]
-    rollout.turns = [
-        {"tokens": count, "stop_reason": reason} for count, reason in zip(turns.tokens, reasons, strict=True)
-    ]
+    rollout.turns = []
+    for count, reason in zip(turns.tokens, reasons, strict=True):
+        rollout.turns.append({"tokens": count, "stop_reason": reason})
     rollout.conversation = [*prompt, *turns.messages]
+    # One turn of unknown length makes the sum unknown, too: it would be too small.
     known = [count for count in turns.tokens if count is not None]
     rollout.response_tokens = sum(known) if len(known) == len(turns.tokens) else None
     if rows:
@@ -222,7 +241,7 @@ def _set_turns(rollout: Rollout, prompt: Sequence[Message], turns: Turns, output
 
 
 def _prompt_of(env_class: str, messages: Sequence[Message], extras: Mapping[str, Any]) -> Prompt:
-    """The prompt of another environment, whose id is the same in every run and epoch."""
+    """Identify the prompt of another environment by its text, so that its id is the same in every run and epoch."""
     digest = hashlib.blake2b(json.dumps([env_class, messages]).encode(), digest_size=8).hexdigest()
     task = str(extras.get("data_source") or env_class)
     return Prompt(env_class, task, f"{task}-{digest}")
@@ -234,7 +253,8 @@ def _total(reward: float | Sequence[float]) -> float:
 
 def _stopwatch(output: GeneratorOutput, rows: range, began: float) -> Stopwatch | None:
     """The times that SkyRL measured, if it did, with the beginning of the call as the rollout's."""
-    times, splits = output.get("trajectory_generation_times"), output.get("trajectory_time_splits") or {}
+    times = output.get("trajectory_generation_times")
+    splits = output.get("trajectory_time_splits") or {}
     if not times or not rows:
         return None
     row = rows[-1]

@@ -134,12 +134,16 @@ class TrainLoader(DataLoader[Example]):
             yield batch
 
     def _batches_left(self) -> Iterator[list[int]]:
-        """The numbers of the rows in the batches that are left in the epoch, which may be very many."""
+        """Yield the numbers of the rows of each batch that is left in the epoch, of which there may be very many."""
+        if self.epoch >= self._epochs:
+            return
         first = self.epoch * self._rows
-        left = range(first + self._place, first + self._in_batches) if self.epoch < self._epochs else range(0)
-        batches = batched((number for number in left if number not in self._used), self._at_once)
-        # The last may be too short, because a resumed run may have another batch size.
-        return (list(batch) for batch in batches if len(batch) == self._at_once)
+        left = range(first + self._place, first + self._in_batches)
+        unused = (number for number in left if number not in self._used)
+        for batch in batched(unused, self._at_once):
+            # The last may be too short, because a resumed run may have another batch size.
+            if len(batch) == self._at_once:
+                yield list(batch)
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs; it becomes part of SkyRL's checkpoint."""

@@ -40,10 +40,15 @@ def finished_at(cfg: Any) -> int | None:
     trainer, newest = cfg.trainer, step_in(cfg.trainer.ckpt_path)
     if trainer.resume_mode != "latest" or newest is None:
         return None
-    limits = [] if trainer.max_training_steps is None else [trainer.max_training_steps]
+    limits = []
+    if trainer.max_training_steps is not None:
+        limits.append(trainer.max_training_steps)
     if not cfg.data.train_data:
+        # Whole batches only: SkyRL drops the rows that are left over in an epoch.
         limits.append(cfg.rg_dump.size // trainer.train_batch_size * trainer.epochs)
-    return newest if limits and newest >= min(limits) else None
+    if limits and newest >= min(limits):
+        return newest
+    return None
 
 
 def step_in(ckpt_path: str | Path) -> int | None:
@@ -132,9 +137,13 @@ def check_same_experiment(cfg: Any) -> None:
     Raises:
         ConfigError: naming the differences, and how to go on.
     """
+    if cfg.trainer.resume_mode != "latest":
+        return
     ckpt_path = cfg.trainer.ckpt_path
-    step = step_in(ckpt_path) if cfg.trainer.resume_mode == "latest" else None
-    before = (read_run_file(ckpt_path) or {}).get("settings") if step is not None else None
+    step = step_in(ckpt_path)
+    if step is None:
+        return
+    before = (read_run_file(ckpt_path) or {}).get("settings")
     if not isinstance(before, dict):
         return
     differences = list(_differences(cfg, before, as_settings(cfg)))
@@ -158,7 +167,7 @@ def as_settings(cfg: Any) -> dict[str, Any]:
 
 
 def _differences(cfg: Any, before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:
-    """The settings of a group that differ; one that only the program of today has is no difference."""
+    """Compare the settings of a group. One that only the program of today has is no difference."""
     for field in dataclasses.fields(cfg):
         name, value = field.name, getattr(cfg, field.name)
         if name not in before:
@@ -170,7 +179,8 @@ def _differences(cfg: Any, before: Mapping[str, Any], now: Mapping[str, Any], pr
 
 
 def _is_defining(setting: str) -> bool:
-    return f"{setting}.".startswith(_DEFINING) and not f"{setting}.".startswith(_FREE)
+    name = f"{setting}."  # with a dot, as in the tables: `trainer.seed` must not stand for `trainer.seed_of_more`
+    return name.startswith(_DEFINING) and not name.startswith(_FREE)
 
 
 def _is_expected(setting: str) -> bool:

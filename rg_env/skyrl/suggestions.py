@@ -92,7 +92,7 @@ _TRIES = 200
 
 
 def suggestion(message: str, cfg: Any, accepts: Accepts | None = None) -> str:
-    """What to set in answer to a message of SkyRL's; "" if the message says it itself.
+    """Say what to set in answer to a message of SkyRL's; "" if the message says it itself.
 
     Args:
         accepts: None: it cannot be asked, because the run is under way.
@@ -100,6 +100,7 @@ def suggestion(message: str, cfg: Any, accepts: Accepts | None = None) -> str:
     if match := _CHOICE.search(message):
         choices = re.findall(r"[\w+-]+", match["choices"])
         return did_you_mean(match["value"], choices, "").removeprefix("; ")
+    # The first row that matches: those with a narrower message stand above the wider ones.
     row = next((row for row in ROWS if re.search(row.message, message)), None)
     if row is None:
         return ""
@@ -118,15 +119,19 @@ def _nearest_values(row: Row, cfg: Any, accepts: Accepts) -> Iterator[str]:
     """`setting=value` with the nearest values, below and above, with which SkyRL accepts the run."""
     for setting in row.settings:
         now = value_of(cfg, setting)
-        below = _first_accepted(cfg, setting, range(now - 1, max(0, now - _TRIES), -1), accepts)
-        above = _first_accepted(cfg, setting, range(now + 1, now + _TRIES), accepts)
+        # Outwards from the present value, so that the first accepted one is the nearest. All are at least 1.
+        lower = range(now - 1, max(0, now - _TRIES), -1)
+        higher = range(now + 1, now + _TRIES)
+        below = _first_accepted(cfg, setting, lower, accepts)
+        above = _first_accepted(cfg, setting, higher, accepts)
         values = [str(value) for value in (below, above) if value is not None]
         if values:
             yield f"{setting}={' or '.join(values)}"
 
 
 def _first_accepted(cfg: Any, setting: str, values: range, accepts: Accepts) -> int | None:
-    trial = copy.deepcopy(cfg)
+    """Ask SkyRL about one value after another; None if it accepts none of them."""
+    trial = copy.deepcopy(cfg)  # SkyRL's check writes into the config that it is given
     for value in values:
         set_value(trial, setting, value)
         if accepts(trial):

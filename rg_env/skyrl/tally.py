@@ -174,6 +174,7 @@ class Tally:
             if rollout.response_tokens is not None:
                 counts.tokens += rollout.response_tokens
                 counts.measured += 1
+            # By the base score, as everywhere: a penalty changes what a response is worth, not whether it is right.
             solved = rollout.base_score >= self._config.solved_at
             counts.count_response(
                 rollout.base_score, solved=solved, violation=rollout.violation, normalized=rollout.normalized
@@ -236,13 +237,12 @@ class Tally:
         total = self.total()
         if not total.groups:
             return ""
-        outcomes = total.outcomes
-        equal = f" ({total.equal_partial} unsolved with equal partial credit)" if total.equal_partial else ""
-        parts = [
-            f"groups: {outcomes[Outcome.ALL_CORRECT]} all correct, {outcomes[Outcome.MIXED]} mixed{equal}, "
-            f"{outcomes[Outcome.ALL_FAILED]} all wrong",
-            f"mean score {total.scores / total.rollouts:.3f}" if total.rollouts else "mean score none",
-        ]
+        correct, failed = total.outcomes[Outcome.ALL_CORRECT], total.outcomes[Outcome.ALL_FAILED]
+        mixed = f"{total.outcomes[Outcome.MIXED]} mixed"
+        if total.equal_partial:
+            mixed += f" ({total.equal_partial} unsolved with equal partial credit)"
+        mean = f"{total.scores / total.rollouts:.3f}" if total.rollouts else "none"
+        parts = [f"groups: {correct} all correct, {mixed}, {failed} all wrong", f"mean score {mean}"]
         if total.violations:
             parts.append(f"violations: {_with_counts(total.violations)}")
         tasks = Counter[str]()
@@ -269,6 +269,7 @@ def write_over(metrics: dict[str, Any], tally: Tally, prefix: str = "") -> None:
     figures = tally.figures()
     if not figures:
         return
+    # All of ours go first: a figure that only some of the joined calls had, and the step has not, would stay otherwise.
     for name in list(metrics):
         own_name = name.removeprefix(prefix)
         if name.startswith(prefix) and _OURS.match(own_name) and own_name != _NOT_ON_DISK:
@@ -279,7 +280,9 @@ def write_over(metrics: dict[str, Any], tally: Tally, prefix: str = "") -> None:
 
 def is_unsolved(group: GroupRecord, solved_at: float) -> bool:
     """Whether a group of rg_dump has responses, and none of them is solved."""
-    responses = answered(group.rollouts) if group.environment == RG_DUMP else []
+    if group.environment != RG_DUMP:
+        return False
+    responses = answered(group.rollouts)
     return bool(responses) and all(rollout.base_score < solved_at for rollout in responses)
 
 
@@ -298,4 +301,6 @@ def why_every_reward_call_failed(groups: Iterable[GroupRecord]) -> str:
 
 def _with_counts(counts: Counter[str]) -> str:
     """Names with their counts, the most frequent first: `gcd 3, lcm 1`."""
-    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    # By name among equal counts, so that equal tallies make equal lines.
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{name} {count}" for name, count in ordered)

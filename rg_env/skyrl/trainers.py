@@ -80,6 +80,7 @@ class RecordingTrainer:
         self, generator_output: Any, uids: list[str], *args: Any, **kwargs: Any
     ) -> tuple[GeneratorOutput, list[str]]:
         """As in SkyRL, but rows that it merges keep their group."""
+        # By trajectory: `merge_stepwise_output` of SkyRL 0.4.0 makes new rows, and keeps only lists that it knows.
         lists = [generator_output[key] for key in ("trajectory_ids", "group_ids", "masked")]
         groups = {trajectory.to_string(): (group, masked) for trajectory, group, masked in zip(*lists, strict=True)}
         output, uids = super().postprocess_generator_output(generator_output, uids, *args, **kwargs)  # type: ignore[misc]
@@ -146,19 +147,24 @@ class RecordingTrainer:
         status = super().train_critic_and_policy(data)  # type: ignore[misc]
         writer: DumpWriter | None = self.generator.writer
         if writer is not None:
-            run, step = (writer.run_id, writer.attempt), self.global_step
-            writer.write_blocking([TrainedRecord(*run, step, *group) for group in Counter(rows).items()])
+            records = []
+            for group_id, row_count in Counter(rows).items():
+                records.append(TrainedRecord(writer.run_id, writer.attempt, self.global_step, group_id, row_count))
+            writer.write_blocking(records)
         return status
 
     def save_checkpoints(self) -> str:
         """As in SkyRL, after everything that the checkpoint covers has been written to the dump, or the disk failed."""
         writer: DumpWriter | None = self.generator.writer
         if writer is not None:
-            writer.write_blocking()
+            writer.write_blocking()  # nothing of its own: it returns when everything handed over before is written
             if groups := writer.missing_groups():
-                names = ", ".join(groups[:_NAMED]) + (f" and {len(groups) - _NAMED} more" if groups[_NAMED:] else "")
-                what = "dump: the checkpoint of step {} covers groups that are not on disk: {}"
-                logger.error(what, self.global_step, names)
+                names = ", ".join(groups[:_NAMED])
+                if len(groups) > _NAMED:
+                    names += f" and {len(groups) - _NAMED} more"
+                logger.error(
+                    "dump: the checkpoint of step {} covers groups that are not on disk: {}", self.global_step, names
+                )
         path: str = super().save_checkpoints()  # type: ignore[misc]
         return path
 
@@ -334,17 +340,20 @@ class RGTrainerMixin(RecordingTrainer):
             equal = {uid for uid, of_group in totals.items() if len(of_group) == 1}
             if not self.generator.config.train_unsolved:
                 equal |= self._unsolved_in(generator_output, uids)
+            # SkyRL's `filter` would stop here with an assertion: the batch is counted, and the next one drawn.
             if sampling.type == "filter" and len(equal) == len(totals):
                 self._count_batch_without_signal(sampling.max_sample_batches)
                 return generator_output, uids, True
             # Dynamic sampling drops these groups, and has their zeros only to see that they are equal.
-            zeros = [[0.0] * len(reward) if isinstance(reward, list) else 0.0 for _, reward in rewards]
-            shown = [zero if uid in equal else reward for (uid, reward), zero in zip(rewards, zeros, strict=True)]
+            shown = []
+            for uid, reward in rewards:
+                zero = [0.0] * len(reward) if isinstance(reward, list) else 0.0
+                shown.append(zero if uid in equal else reward)
             generator_output = {**generator_output, "rewards": shown}
-        result = super().handle_dynamic_sampling(generator_output, uids)
-        if not result[-1]:
+        output, uids, keep_sampling = super().handle_dynamic_sampling(generator_output, uids)
+        if not keep_sampling:  # the step has its batch
             self._batches_drawn = 0
-        return result
+        return output, uids, keep_sampling
 
     def postprocess_generator_output(
         self, generator_output: GeneratorOutput, uids: list[str], *args: Any, **kwargs: Any
@@ -453,10 +462,11 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
     def _should_keep_group(self, group: Any) -> bool:
         """As in SkyRL, with `sample_full_batch`: a group that `train_unsolved: false` leaves out is replaced, too."""
         config = self.generator.config
-        unsolved = not config.train_unsolved and any(
-            is_unsolved(record, config.solved_at) for record in _groups_of(group.generator_output)
-        )
-        return not unsolved and bool(super()._should_keep_group(group))
+        if not config.train_unsolved:
+            records = _groups_of(group.generator_output)
+            if any(is_unsolved(record, config.solved_at) for record in records):
+                return False
+        return bool(super()._should_keep_group(group))
 
     def _profiler_step(self) -> None:
         """SkyRL calls this once a step, when the step's seconds are known."""
@@ -497,6 +507,7 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
     def _save(self, what: str, save: Callable[[], Any]) -> Any:
         if self._saved_steps.get(what) == self._trained_step:
             return f"{self.cfg.trainer.ckpt_path}/global_step_{self._trained_step}"
+        # SkyRL 0.4.0's fully-async loop counts on before its final save; folder and file are named by this number.
         counted, self.global_step = self.global_step, self._trained_step
         try:
             return save()

@@ -71,7 +71,10 @@ def note_turns(generator: GeneratorInterface) -> None:
     """Let a generator note what its environments get and return; one that is not SkyRL's own is left as it is."""
     if not isinstance(generator, SkyRLGymGenerator):
         return
-    run_loop, run_method = generator.agent_loop, generator._run_in_executor_if_available
+    # SkyRL 0.4.0 calls every method of an environment through `_run_in_executor_if_available`, so no environment has to
+    # be wrapped, and what it got and returned passes here unchanged.
+    run_loop = generator.agent_loop
+    run_method = generator._run_in_executor_if_available
 
     def agent_loop(prompt: Any, env_class: str, *args: Any, **kwargs: Any) -> Awaitable[Any]:
         # Not a coroutine function: SkyRL calls this once per rollout, in the order of the batch, and only then awaits
@@ -82,6 +85,7 @@ def note_turns(generator: GeneratorInterface) -> None:
             return loop
         dialog = Dialog()
         dialogs.append(dialog)
+        # Ours keep text and verdict in their slot; their dialog only holds the place in the list.
         return loop if env_class == ENV_CLASS else _with_dialog(dialog, loop)
 
     async def run_in_executor(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -96,6 +100,10 @@ def note_turns(generator: GeneratorInterface) -> None:
 
 
 async def _with_dialog(dialog: Dialog, loop: Awaitable[Any]) -> Any:
+    """Run an agent loop whose calls of its environment are noted in `dialog`.
+
+    SkyRL runs each loop as a task, and a task has a context of its own: loops at the same time do not mix.
+    """
     token = _dialog_of_rollout.set(dialog)
     try:
         return await loop
@@ -116,7 +124,7 @@ class Turns(NamedTuple):
 
 
 def read_turns(dialog: Dialog | None, output: GeneratorOutput, rows: range, tokenizer: Any) -> Turns:
-    """The turns of a rollout.
+    """Read the turns of a rollout from its dialog, or else from the loss mask.
 
     Args:
         dialog: None if nothing was noted.
@@ -125,15 +133,19 @@ def read_turns(dialog: Dialog | None, output: GeneratorOutput, rows: range, toke
     """
     if dialog is None or not dialog.messages:
         return _decoded_turns(output, rows, tokenizer)
-    messages = [
-        message | {"content": without_end(message["content"], tokenizer)} if message["role"] == "assistant" else message
-        for message in _up_to_the_last_turn(dialog.messages)
-    ]
-    count = sum(message["role"] == "assistant" for message in messages)
+    messages = []
+    count = 0
+    for message in _up_to_the_last_turn(dialog.messages):
+        if message["role"] == "assistant":
+            count += 1
+            # A copy: the dialog keeps what the environment got.
+            message = message | {"content": without_end(message["content"], tokenizer)}
+        messages.append(message)
     return Turns(messages, _tokens_of_turns(count, output, rows))
 
 
 def _up_to_the_last_turn(messages: Sequence[Message]) -> list[Message]:
+    """Drop the observation after the last turn, which the model never saw. There must be a turn."""
     last = max(number for number, message in enumerate(messages) if message["role"] == "assistant")
     return list(messages[: last + 1])
 
@@ -152,8 +164,9 @@ def _tokens_of_turns(count: int, output: GeneratorOutput, rows: range) -> list[i
 
 
 def _decoded_turns(output: GeneratorOutput, rows: range, tokenizer: Any) -> Turns:
-    """What the loss mask says: runs of 1 are the model's, runs of 0 are observations. A row whose mask is 0 everywhere
-    (overlong filtering) is one message of the model, of unknown length.
+    """Decode the turns that the loss mask shows: runs of 1 are the model's, runs of 0 are observations.
+
+    A row whose mask is 0 everywhere (overlong filtering) is one message of the model, of unknown length.
     """
     messages: list[Message] = []
     tokens: list[int | None] = []
@@ -161,7 +174,9 @@ def _decoded_turns(output: GeneratorOutput, rows: range, tokenizer: Any) -> Turn
         ids, mask = output["response_ids"][row], output["loss_masks"][row]
         is_filtered = bool(ids) and not any(mask)
         start = 0
-        for is_models, length in [(True, len(ids))] if is_filtered else _runs(mask):
+        runs = [(True, len(ids))] if is_filtered else list(_runs(mask))
+        for is_models, length in runs:
+            # With special tokens, because those inside a turn, such as a tool call's, belong to what the model wrote.
             text = tokenizer.decode(ids[start : start + length], skip_special_tokens=False)
             start += length
             if is_models:

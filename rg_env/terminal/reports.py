@@ -44,15 +44,20 @@ class Reports:
 
     @classmethod
     def of_this_process(cls) -> Self:
-        """To the supervisor of this process, if it has one."""
+        """Report to the supervisor of this process, if it has one; else to nobody."""
         scratch = os.environ.get(SCRATCH)
-        return cls(Path(scratch, "reports"), log_to_file=VERBOSE not in os.environ) if scratch else cls()
+        if not scratch:
+            return cls()
+        return cls(Path(scratch, "reports"), log_to_file=VERBOSE not in os.environ)
 
     def send(self, **facts: Any) -> None:
         """Send what is now true of the run, in the words of `Screen.facts`."""
         if self.path is None:
             return
-        short = {name: fact[:_LONGEST] if isinstance(fact, str) else fact for name, fact in facts.items()}
+        short = {}
+        for name, fact in facts.items():
+            short[name] = fact[:_LONGEST] if isinstance(fact, str) else fact
+        # Opened for every report, so as not to wait: without a supervisor the open fails, with a full pipe the write.
         with suppress(OSError):  # nobody reads, or the pipe is full
             pipe = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
             try:
@@ -61,7 +66,7 @@ class Reports:
                 os.close(pipe)
 
     def begin(self, what: str) -> None:
-        """The run begins something that takes a while."""
+        """Report that the run begins something that takes a while."""
         self.send(doing=what, line=what)
 
     def send_warnings(self, modules: tuple[str, ...] = ()) -> None:
@@ -77,7 +82,9 @@ class Reports:
         def send(message: Message) -> None:
             level, text = message.record["level"].name.lower(), message.record["message"]
             shown = message.record["extra"].get(SHOWN)
-            self.send(note=shown or f"{level}: {text.partition(chr(10))[0]}")
+            first_line = text.partition("\n")[0]
+            self.send(note=shown or f"{level}: {first_line}")
 
+        # A run that prints its log shows these lines already.
         if self.log_to_file:
             logger.add(send, level="INFO", filter=is_shown)

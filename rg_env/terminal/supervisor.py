@@ -53,18 +53,21 @@ def supervise(work: Callable[[], object], screen: Screen) -> int:
     scratch = make_scratch()
     os.mkfifo(scratch / "reports", 0o600)
     pipe = os.open(scratch / "reports", os.O_RDWR | os.O_NONBLOCK)  # open for writing, too, so that it never ends
+    # Handlers come before the fork, so that no signal is lost. They only note it: `_watch` acts on it.
     received: list[tuple[float, int]] = []
     before = {signum: signal.getsignal(signum) for signum in _SIGNALS}
     handled = [signum for signum, handler in before.items() if handler is not signal.SIG_IGN]  # nohup ignores SIGHUP
     for signum in handled:
         signal.signal(signum, lambda number, _: received.append((time.monotonic(), number)))
-    adopt_orphans()
+    adopt_orphans()  # what a dead child of the run leaves becomes ours, so that `end_descendants` finds it
+    # Text that is still buffered would be printed twice, by the fork and by this process.
     sys.stdout.flush()
     sys.stderr.flush()
-    supervisor, pid = os.getpid(), os.fork()
+    supervisor = os.getpid()
+    pid = os.fork()
     if pid == 0:
-        _work(work, scratch, supervisor, screen.verbose)
-    status = -signal.SIGKILL
+        _work(work, scratch, supervisor, screen.verbose)  # does not return
+    status = -signal.SIGKILL  # stays if `_watch` raises: then nobody waits for the processes of the run
     try:
         status = _watch(pid, pipe, scratch, screen, received)
     finally:
@@ -73,6 +76,7 @@ def supervise(work: Callable[[], object], screen: Screen) -> int:
         shutil.rmtree(scratch, ignore_errors=True)
         for signum in handled:  # an interrupted command is about to end: further signals change nothing
             signal.signal(signum, signal.SIG_IGN if received else before[signum])
+    # The run's own end counts before a signal: 0 if it finished all the same, 3 if groups are missing.
     if status in AT_THE_END:
         return status
     if received:
@@ -86,6 +90,7 @@ def _watch(pid: int, pipe: int, scratch: Path, screen: Screen, received: Sequenc
     """Show the run until its process ends, or its time is up after a signal. The exit code, -N after signal N."""
     unread, is_stopping = b"", False
     while True:
+        # Asked before the pipe is read: what a process sent before it ended is then read in this round.
         ended, status = os.waitpid(pid, os.WNOHANG)
         with suppress(BlockingIOError):  # nothing was sent
             unread += os.read(pipe, _READ)
@@ -113,9 +118,11 @@ def end_descendants(patience: float) -> None:
     """Wait for all processes below this one, and kill those that are left after `patience` seconds."""
     deadline = time.monotonic() + patience
     while (children := psutil.Process().children(recursive=True)) and time.monotonic() < deadline + _UNKILLABLE:
-        for child in children if time.monotonic() > deadline else ():
-            with suppress(psutil.Error):
-                child.kill()
+        if time.monotonic() > deadline:
+            for child in children:
+                with suppress(psutil.Error):  # it has ended meanwhile
+                    child.kill()
+        # Orphans of the run are children of this process now: unless they are waited for, they stay as zombies.
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -126,7 +133,7 @@ def _work(work: Callable[[], object], scratch: Path, supervisor: int, verbose: b
     """Do the work in this process, which is a fork, and end the process."""
     code = 1
     try:
-        os.setsid()
+        os.setsid()  # Ctrl-C reaches the terminal's session only, so Ray's processes never see it
         for signum in _SIGNALS:
             signal.signal(signum, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)  # with which Ray cancels a task
@@ -136,7 +143,7 @@ def _work(work: Callable[[], object], scratch: Path, supervisor: int, verbose: b
             os.environ[VERBOSE] = "1"
         else:
             redirect_output(Path(os.devnull))
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the terminal's input is the supervisor's
         reports = Reports.of_this_process()
         reports.send_warnings()
         work()
