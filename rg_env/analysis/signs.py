@@ -91,9 +91,12 @@ def _examine(group: GroupRecord, config: RGDumpConfig, phase: _Phase) -> None:
         parsed = parse_response(rollout.response, config.prefilled_think, format=config.format)
         answer = (rollout.answer or parsed.answer or "").strip()
         result.responses += 1
-        result.answers += bool(answer)
-        result.think_blocks += parsed.think is not None
-        result.references += reference is not None
+        if answer:
+            result.answers += 1
+        if parsed.think is not None:
+            result.think_blocks += 1
+        if reference is not None:
+            result.references += 1
         if answer and reference is not None and rollout.base_score >= _WINS:
             is_wrong = canonical(answer) != canonical(reference)
             if is_wrong and len(seen.won.get(answer, ())) < _ENOUGH_ITEMS:

@@ -198,12 +198,15 @@ class _Reader:
                 for row in rows:
                     (rollout,) = row.rollouts
                     result.rollouts += 1
-                    result.unscored += rollout.status is Status.UNSCORED
+                    if rollout.status is Status.UNSCORED:
+                        result.unscored += 1
                     for key in list(result.lacks):
                         if getattr(row, key, getattr(rollout, key, None)) not in (None, "", "{}"):
                             del result.lacks[key]
                     same = [getattr(row, key) for key in _SAME_IN_A_GROUP]
-                    same += [] if row.uid or row.group_id else [rollout.prompt]
+                    # Without an id of the source's, rollouts with equal prompts are a group.
+                    if not (row.uid or row.group_id):
+                        same.append(rollout.prompt)
                     digest = blake2b(msgspec.json.encode(same), digest_size=16).digest()
                     runs[row.run_id or self._run_id][digest].append(row)
                 place += len(content)
