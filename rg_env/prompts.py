@@ -60,6 +60,7 @@ def _check_worked_examples(examples: object, format: str) -> None:
                 check_name(str(example["task"]))
             except ConfigError as error:
                 raise ConfigError(f"worked_examples[{number}]: {error}") from None
+        # Read as a model's response is: an example that would score 0 teaches the model to score 0.
         violation = parse_response(example["response"], format=format).violation
         if violation is not None:
             right = "<answer>…</answer>" if format == ResponseFormat.LENIENT else _STRICT_FORM
@@ -115,7 +116,9 @@ class Prompts:
 
     def messages(self, task: str, question: str) -> list[Message]:
         """The conversation before a response: system prompt, worked examples as turns, the question."""
-        messages = [{"role": "system", "content": self._system_prompt}] if self._system_prompt else []
+        messages = []
+        if self._system_prompt:
+            messages.append({"role": "system", "content": self._system_prompt})
         for example in self._worked_examples:
             if example.get("task") in (None, task):
                 messages.append({"role": "user", "content": example["question"]})

@@ -42,9 +42,12 @@ def import_modules(config: RGDumpConfig) -> None:
     names = named_modules(config)
     if not names:
         return
-    if (folder := str(Path.cwd())) not in sys.path:
+    # Last in the path: a file of the user's must not take the place of an installed module.
+    folder = str(Path.cwd())
+    if folder not in sys.path:
         sys.path.append(folder)
     import_named(names)
+    # After the import, so that a module that fails is neither allowed nor handed on to other processes.
     allow_modules(config.imports)
     os.environ[IMPORTS] = ",".join(registered_modules())
 
@@ -60,7 +63,7 @@ def _module_and_name(path: str) -> tuple[str, str]:
 
 
 def load_object(setting: str, path: str) -> Any:
-    """The object that a setting names as `module.name` or `module:name`.
+    """Import and return the object that a setting names as `module.name` or `module:name`.
 
     Raises:
         UserCodeError, ConfigError: there is none.
@@ -81,9 +84,11 @@ def in_user_code(error: BaseException, config: RGDumpConfig, folder: str | None)
     """
     if isinstance(error, RGEnvError):
         return None
+    # By its text: Ray writes the traceback of another process into the message, and its frames are only there.
     text = "".join(traceback.format_exception(error))
     files = files_of(named_modules(config))
     frames = [(file, line) for file, line in _FRAME.findall(text) if file in files or _is_ours_or_skyrls(file)]
+    # The innermost frame of theirs, ours or SkyRL's says whose error it is; those of other libraries do not count.
     if not frames or frames[-1][0] not in files:
         return None
     file, line = frames[-1]
@@ -91,7 +96,7 @@ def in_user_code(error: BaseException, config: RGDumpConfig, folder: str | None)
     if folder is None:
         return UserCodeError(message)
     log = Path(folder, _LOG)
-    if (log, file, line) not in _logged:
+    if (log, file, line) not in _logged:  # a function that fails for every group would fill the disk
         _logged.add((log, file, line))
         with suppress(OSError):
             log.parent.mkdir(parents=True, exist_ok=True)

@@ -220,6 +220,7 @@ def undone_by_signals() -> Iterator[None]:
     def end(number: int, _frame: object) -> None:
         sys.exit(128 + number)
 
+    # Without a handler, either signal ends the process at once, and half an imported dump stays.
     earlier = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
@@ -229,7 +230,7 @@ def undone_by_signals() -> Iterator[None]:
 
 
 def _importer(name: str, records: str, folder: str) -> Callable[..., None]:
-    """The command that imports records of a format."""
+    """Make the command that imports records of a format."""
 
     def command(
         source: Annotated[
@@ -248,6 +249,7 @@ def _importer(name: str, records: str, folder: str) -> Callable[..., None]:
         print_line(str(result))
         raise typer.Exit(int(bool(result.records_left_out)))
 
+    # Typer's help is the docstring, which an f-string in its place would not be.
     command.__doc__ = f"""Import {records}.
 
     What the source lacks stays empty and is said. Exit code 1 if a record was left out, 2 if none fits.

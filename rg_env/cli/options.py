@@ -66,7 +66,7 @@ class Selection:
 
 
 def locate_dumps(paths: Iterable[Path]) -> list[Path]:
-    """The dumps that somebody means by these paths. Says on standard error which, where it is not what was typed."""
+    """Find the dumps that somebody means by paths. Says on standard error which, where it is not what was typed."""
     from rg_env.dump.locate import locate
 
     dumps = []
@@ -84,7 +84,7 @@ def print_remarks(*dumps: "Dump", texts: bool = True) -> None:
     Args:
         texts: False if only the ledger was asked for.
     """
-    remarks: dict[str, None] = {}
+    remarks: dict[str, None] = {}  # a set that keeps the order
     for dump in dumps:
         remarks |= dict.fromkeys(dump.findings(texts=texts).summary())
     for remark in remarks:

@@ -47,7 +47,7 @@ def runs(
 
 
 def _print(runs: Sequence[ListedRun]) -> None:
-    """The dump of each run, and below it the facts, with the run's id where several share a folder."""
+    """Print the dump of each run, and below it its facts, with the run's id where several share a folder."""
     runs_in = Counter(run.dump for run in runs)
     for run in runs:
         facts = list(_facts(run))
@@ -55,6 +55,7 @@ def _print(runs: Sequence[ListedRun]) -> None:
             facts.append(f"run {run.run_id}")
         facts.append(run.figures.problem)
         text = visible(" · ".join(filter(None, facts)), one_line=True)
+        # Names of models and folders stay whole, so that they can be copied.
         lines = textwrap.wrap(text, console().width - 2, break_long_words=False, break_on_hyphens=False)
         print_line(shlex.quote(str(run.dump)))
         print_text(textwrap.indent("\n".join(lines), "  "))

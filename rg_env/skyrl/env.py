@@ -61,6 +61,7 @@ class RGDumpEnv(BaseTextEnv):
         self.item = (self.slot and self.slot.item) or Item.from_extra_info(extras.get("extra_info"))
         self.verdict: Verdict | None = None
         self._stopwatch = Stopwatch()
+        # Once in a process: there is an environment for every trajectory.
         if self.slot is None and not RGDumpEnv._warned_unrecorded:
             RGDumpEnv._warned_unrecorded = True
             logger.warning("rg_dump scores but records nothing, because the generator is not RGDumpGenerator")
@@ -96,6 +97,7 @@ class RGDumpEnv(BaseTextEnv):
         self.verdict = verdict
         if self.slot is not None:
             self.slot.text, self.slot.verdict, self.slot.stopwatch = action, verdict, self._stopwatch
+        # The answer is no metric: `aggregate_metrics` gets what `get_metrics` returns.
         metadata = {**self.get_metrics(), "parsed_answer": verdict.parsed.answer}
         return BaseTextEnvStepOutput(observations=[], reward=reward, done=True, metadata=metadata)
 
@@ -126,7 +128,7 @@ class RGDumpEnv(BaseTextEnv):
         for episode in metrics:
             if not episode:  # the rollout failed before it was scored
                 continue
-            for counts in (of_tasks[""], of_tasks[episode["task"]]):
+            for counts in (of_tasks[""], of_tasks[episode["task"]]):  # all tasks together, and its own
                 counts.count_response(
                     episode["base_score"],
                     solved=episode["solved"],

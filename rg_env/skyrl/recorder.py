@@ -61,6 +61,7 @@ class Recorder(GeneratorInterface):
         self._tokenizer = tokenizer
         note_turns(generator)
         self._calls = itertools.count()
+        # `GeneratorInterface` of SkyRL 0.4.0 lacks this argument, so a generator of the user's own may lack it, too.
         self._takes_tqdm = "disable_tqdm" in inspect.signature(generator.generate).parameters
 
     async def generate(self, input_batch: GeneratorInput, disable_tqdm: bool = False) -> GeneratorOutput:
@@ -70,8 +71,10 @@ class Recorder(GeneratorInterface):
             RGEnvError: it cannot be known which rows of the output belong to which rollout.
         """
         engine = getattr(self.generator, "inference_engine_client", None)
+        # Before generation: the engine may have other weights after it.
         origin = origin_of(input_batch, self.writer, engine, next(self._calls))
-        began, batch = time.time(), with_slots(input_batch)
+        began = time.time()
+        batch = with_slots(input_batch)
         options = {"disable_tqdm": disable_tqdm} if self._takes_tqdm else {}
         with noted_dialogs() as dialogs:
             output = await self.generator.generate(batch, **options)

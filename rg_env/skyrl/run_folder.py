@@ -65,10 +65,12 @@ class RunFolder:
         shared, parts = _shared_folder(cfg, given, typed)
         if shared is None:
             return cls(None, {})
+        # A recipe's folder is shared by all of its runs, so its own name is only the default.
         name = cfg.trainer.run_name if _NAME in given else shared.name
         link = shared.with_name(name) if is_folder_name(name) else shared  # the checks refuse other names
         if cfg.trainer.resume_mode != "latest":
             return cls(link, parts)
+        # Checkpoints in the run's folder are found by the folder's name; those in a place of their own name the run.
         if _CKPT in parts:
             return cls(link, parts, _newest_run_with_checkpoint(link, parts[_CKPT]))
         return cls(link, parts, _folder_of_the_run_in(value_of(cfg, _CKPT)))
@@ -88,6 +90,7 @@ class RunFolder:
             return
         if self.continued is None:
             folder = make_new_folder(self.link)
+            # The run itself uses the folder: a run that starts later moves the link.
             _link(self.link, folder)
             self._set_paths(cfg, folder)
         if cfg.trainer.run_name == type(cfg.trainer).run_name:  # nobody has set it
