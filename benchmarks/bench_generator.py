@@ -31,8 +31,8 @@ from rg_env.config import RGDumpConfig
 from rg_env.cpu import nano_path
 from rg_env.dump import DumpWriter
 from rg_env.scoring import shared_scorer
-from rg_env.skyrl.config import RGSkyRLGymConfig
 from rg_env.skyrl.generator import RGDumpGenerator
+from rg_env.skyrl.train_config import RGSkyRLGymConfig
 
 PROMPTS, SAMPLES = 64, 16
 TASKS = ["chain_sum", "gcd", "basic_arithmetic", "spell_backward", "letter_counting", "mini_sudoku", "base_conversion"]

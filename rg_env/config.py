@@ -1,7 +1,7 @@
 """The settings under `environment.skyrl_gym.rg_dump.*`: names, defaults and limits, each declared once, in its field.
 
-Importable without SkyRL; `rg_env.skyrl.config` adds them to SkyRL's own config. Annotations stay real types here (no
-`from __future__ import annotations`): SkyRL builds nested dataclasses from them.
+Importable without SkyRL; `rg_env.skyrl.train_config` adds them to SkyRL's own config. Annotations stay real types here
+(no `from __future__ import annotations`): SkyRL builds nested dataclasses from them.
 """
 
 import dataclasses

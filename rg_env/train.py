@@ -19,7 +19,7 @@ from rg_env.terminal.screen import Screen
 from rg_env.terminal.supervisor import supervise
 
 if TYPE_CHECKING:
-    from rg_env.skyrl.config import RGTrainConfig
+    from rg_env.skyrl.train_config import RGTrainConfig
 
 CHECK, VERBOSE = "--check", "--verbose"
 """Arguments: only check the settings; show the whole log."""
@@ -62,8 +62,8 @@ def train(argv: Iterable[str]) -> Path:
     Raises:
         ConfigError: before anything is started.
     """
-    from rg_env.skyrl.config import load_run
     from rg_env.skyrl.resumption import finished_at
+    from rg_env.skyrl.train_config import load_run
 
     run = load_run(argv)
     # Nothing has been written yet: a mistake, or a run that is finished, leaves no folder behind.
@@ -94,7 +94,7 @@ def check(argv: Iterable[str], *, everything: bool = False) -> None:
     """
     from loguru import logger
 
-    from rg_env.skyrl.config import as_yaml, load_run
+    from rg_env.skyrl.train_config import as_yaml, load_run
 
     def warn(message: Any) -> None:
         print_error(f"warning: {message.record['message']}")

@@ -34,9 +34,9 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rg_env.attack.attack_run import FULLY_RIGHT, often_right
 from rg_env.attack.attacks import POLICIES, after_colon, attacks, block_of, numbers_of, words_of
 from rg_env.attack.learned import counts_of, learned_rules
-from rg_env.attack.run import FULLY_RIGHT, often_right
 from rg_env.scoring import Scorer
 from rg_env.scoring.base_score import CHEAP
 from rg_env.scoring.parse import canonical
@@ -44,7 +44,7 @@ from rg_env.scoring.upstream import FormScore, make_scorer
 from rg_env.tasks import hash64, task_names
 from rg_env.tasks.levels import base_options, scale_of, why_cut
 from rg_env.tasks.soundness import in_default_mix, reason_for
-from rg_env.tasks.upstream.dataset import UpstreamDataset
+from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
 
 LEVELS = (None, 0.0, 1.0, 0.5, 0.25, 0.75)
 """Complexities in the order in which they are attacked; None: the task's default options."""

@@ -27,7 +27,7 @@ from rg_env.scoring import Status
 from rg_env.scoring.length import LENGTH_PENALTIES
 from rg_env.scoring.types import MEANINGS
 from rg_env.setting_names import FILE, write_names
-from rg_env.skyrl.config import known_settings
+from rg_env.skyrl.train_config import known_settings
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST_OF_SETTINGS = ROOT / "rg_env" / FILE

@@ -22,7 +22,7 @@ from rg_env.scoring.base_score import CHEAP, cheap_answers
 from rg_env.scoring.expressions import Refusal
 from rg_env.tasks import hash64, task_names
 from rg_env.tasks.levels import base_options
-from rg_env.tasks.upstream.dataset import UpstreamDataset
+from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
 from rg_env.tasks.upstream.oracles import corrected
 
 SIZE = 64_000

@@ -11,8 +11,8 @@ from unittest import mock
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
 
-from rg_env.skyrl.config import load_config
 from rg_env.skyrl.launch import running_ray
+from rg_env.skyrl.train_config import load_config
 
 RG = "environment.skyrl_gym.rg_dump"
 

@@ -7,7 +7,7 @@ import pytest
 from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError
 from rg_env.setting_names import FOREIGN, find_setting, setting_names
-from rg_env.skyrl.config import known_settings
+from rg_env.skyrl.train_config import known_settings
 from tests.documents import ROOT
 
 PAGE = (ROOT / "docs" / "coming-from.md").read_text()

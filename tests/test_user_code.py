@@ -15,7 +15,7 @@ from rg_env.modules import UserCodeError
 from rg_env.rewards import RewardFunction, load_reward, set_rewards, try_reward_function
 from rg_env.rollout import Origin, Rollout, Stopwatch, group_record
 from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
-from rg_env.skyrl.config import load_config
+from rg_env.skyrl.train_config import load_config
 from rg_env.tasks import Item
 from rg_env.user_code import import_modules, in_user_code, load_object
 from tests.documents import ROOT, blocks, python_blocks

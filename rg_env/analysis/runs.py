@@ -20,7 +20,7 @@ from rg_env.analysis.stats import measure, statistics
 from rg_env.dump import Phase, Run, open_run
 from rg_env.dump.files import list_files, manifest_name, runs_with_manifest
 from rg_env.dump.manifest import attempts_of, missing_groups, read_manifest, state_of
-from rg_env.dump.runs import dump_folders
+from rg_env.dump.run_files import dump_folders
 from rg_env.errors import DumpError, one_line
 
 

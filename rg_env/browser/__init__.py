@@ -3,6 +3,6 @@
 Invariant: model output cannot control the terminal: every text goes through `rg_env.output`.
 """
 
-from rg_env.browser.groups import Query, group_lines
+from rg_env.browser.group_text import Query, group_lines
 
 __all__ = ["Query", "group_lines"]

@@ -17,8 +17,8 @@ from rg_env.cli.base import CommandApp, SettingsCommand
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.evaluate import ServerCommand, collect, evaluate
 from rg_env.cli.options import Force, Imports, JsonFlag, SettingArguments, Tasks, import_tasks
-from rg_env.cli.runs import runs
-from rg_env.cli.serve import serve
+from rg_env.cli.runs_command import runs
+from rg_env.cli.serve_command import serve
 from rg_env.cli.tasks import TasksCommand, tasks
 from rg_env.errors import RGEnvError
 from rg_env.output import guard_streams, print_error, print_fields, print_json, print_line, print_text
@@ -77,7 +77,7 @@ def _show_version(wanted: bool) -> None:
     from importlib.metadata import PackageNotFoundError, version
 
     from rg_env.scoring import sandbox_report
-    from rg_env.tasks.upstream.dataset import reasoning_gym
+    from rg_env.tasks.upstream.mended_dataset import reasoning_gym
 
     packages = []
     for package in _PACKAGES:
@@ -303,7 +303,7 @@ def attack(
       rg-env attack --imports my_tasks --tasks my_task
       rg-env attack --tasks gcd,countdown
     """
-    from rg_env.attack.run import run_command
+    from rg_env.attack.attack_run import run_command
 
     import_tasks(imports)
     raise typer.Exit(run_command(tasks, items))

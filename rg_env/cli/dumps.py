@@ -29,7 +29,7 @@ from rg_env.cli.options import (
     print_remarks,
     spinner,
 )
-from rg_env.cli.stats import stats
+from rg_env.cli.stats_command import stats
 from rg_env.output import cell, console, counted, new_table, print_error, print_json, print_line
 from rg_env.processes import usable_cores
 
@@ -91,7 +91,7 @@ def show(
     query = Query(where, search)
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if is_terminal and not (plain or limit or every_rollout or rollout is not None):
-        from rg_env.browser.app import Browser
+        from rg_env.browser.browser_app import Browser
 
         error = Browser(lambda: open_run(*selection.dumps), query, sort).run()
         if error:

@@ -23,8 +23,8 @@ from rg_env.user_code import named_modules
 if TYPE_CHECKING:
     from rg_env.analysis.scores import Summary
     from rg_env.config import RGDumpConfig
+    from rg_env.evaluate.eval_settings import Settings
     from rg_env.evaluate.run import EndpointOptions, Finished
-    from rg_env.evaluate.settings import Settings
 
 _SERVER_ARGUMENTS = "rg_env.server_arguments"
 _SAY_EVERY = 15.0
@@ -201,7 +201,7 @@ def _stem_of_evaluation(settings: "Settings", model: "EndpointOptions") -> Path:
 
 # ---------------------------------------------------------------------------------------------- what the options say
 def _read(command: str, settings: list[str] | None, requests: RequestOptions, suite: str = "fixed") -> "Settings":
-    from rg_env.evaluate.settings import read_settings
+    from rg_env.evaluate.eval_settings import read_settings
 
     ours = {name: value for name in ("tasks", "imports") if (value := getattr(requests, name))}
     all_settings = read_settings(settings or [], command, suite, **ours)

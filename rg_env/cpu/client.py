@@ -19,8 +19,8 @@ from safetensors.torch import save_file
 from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
 from skyrl.backends.skyrl_train.inference_servers.remote_inference_client import RemoteInferenceClient
 
+from rg_env.cpu.cpu_settings import SamplingParams
 from rg_env.cpu.sampler import Request, Sample
-from rg_env.cpu.settings import SamplingParams
 
 QUIET_SECONDS = 0.01
 """A batch is sent when no request has arrived for this long …"""

@@ -32,7 +32,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from rg_env.cpu.settings import GREEDY_BELOW, SamplingParams
+from rg_env.cpu.cpu_settings import GREEDY_BELOW, SamplingParams
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.processes import redirect_output
 

@@ -6,7 +6,7 @@ Imports neither torch nor ray nor skyrl.
 from rg_env.dump.files import check_folder, open_lines
 from rg_env.dump.manifest import claim_run, new_run_id, write_manifest
 from rg_env.dump.reader import Dump, open_run
-from rg_env.dump.runs import Run
+from rg_env.dump.run_files import Run
 from rg_env.dump.schema import (
     SCHEMA_VERSION,
     BadLineError,

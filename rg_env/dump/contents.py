@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from rg_env.dump.files import MAX_LINE, READ_ERRORS, DumpFile, Line, lines_in, open_lines
 from rg_env.dump.manifest import State, attempts_of, missing_groups
-from rg_env.dump.runs import Run
+from rg_env.dump.run_files import Run
 from rg_env.dump.schema import (
     TEXT_KINDS,
     BadLineError,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
-from rg_env.dump.runs import dump_folders
+from rg_env.dump.run_files import dump_folders
 from rg_env.errors import DumpError
 
 RUNS = Path("runs")

@@ -22,7 +22,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.dump.contents import Contents, Findings, findings_of
 from rg_env.dump.files import DumpFile, Line
 from rg_env.dump.manifest import attempts_of, settings_in
-from rg_env.dump.runs import Run, find_runs, run_names
+from rg_env.dump.run_files import Run, find_runs, run_names
 from rg_env.dump.schema import (
     RG_DUMP,
     ROLLOUT_FACTS,

@@ -19,7 +19,7 @@ from rg_env.dump.contents import Contents, Findings, Place
 from rg_env.dump.files import manifest_name
 from rg_env.dump.manifest import State
 from rg_env.dump.reader import open_run
-from rg_env.dump.runs import Run
+from rg_env.dump.run_files import Run
 from rg_env.dump.schema import (
     RG_DUMP,
     ROLLOUT_FACTS,

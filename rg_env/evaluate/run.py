@@ -32,8 +32,8 @@ from rg_env.dump.reader import Dump, open_run
 from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutRecord, answered
 from rg_env.errors import ConfigError, MissingGroupsError, RGEnvError, as_typed, one_line
 from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, RequestLimits, Sampling, base_url
+from rg_env.evaluate.eval_settings import generator_settings
 from rg_env.evaluate.server import Server, ServerError, program_for, start_server
-from rg_env.evaluate.settings import generator_settings
 from rg_env.evaluate.suites import Question, Questions
 from rg_env.output import console, counted, print_error, print_text
 from rg_env.rewards import load_reward, set_rewards

@@ -26,8 +26,8 @@ from rg_env.errors import ConfigError, describe, did_you_mean, need, need_number
 from rg_env.prompts import Message, Prompts, resolve_system_prompt
 from rg_env.tasks import Item, encode_entry, hash64
 from rg_env.tasks.registry import check_name, check_options, task_categories
-from rg_env.tasks.upstream.dataset import COMPUTED_AT_CREATION, reasoning_gym
 from rg_env.tasks.upstream.generators import FIXES
+from rg_env.tasks.upstream.mended_dataset import COMPUTED_AT_CREATION, reasoning_gym
 from rg_env.tasks.upstream.slow_draws import watched
 
 FIXED = "fixed"

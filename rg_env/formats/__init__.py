@@ -3,8 +3,8 @@
 from rg_env.formats.atif import atif_document, atif_rows
 from rg_env.formats.carry import ExportedDocuments, export_records
 from rg_env.formats.importing import Format, Imported, import_records
-from rg_env.formats.tables import atropos_rows, skyrl_rows, trl_rows, verl_rows
-from rg_env.formats.verifiers import episode_of, episode_rows
+from rg_env.formats.row_formats import atropos_rows, skyrl_rows, trl_rows, verl_rows
+from rg_env.formats.verifiers_traces import episode_of, episode_rows
 
 _LINES = ("*.jsonl", "*.jsonl.zst")
 FORMATS = {

@@ -22,7 +22,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, write_manifest
 from rg_env.errors import ConfigError, RGEnvError, describe
-from rg_env.evaluate.settings import generator_settings
+from rg_env.evaluate.eval_settings import generator_settings
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, judge_all, text_of
 from rg_env.rewards import load_reward, set_rewards
 from rg_env.rollout import Origin, Rollout, group_record

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from loguru import logger
 
 from rg_env.config import PREFIX
-from rg_env.cpu.settings import cpu_threads, uses_server
+from rg_env.cpu.cpu_settings import cpu_threads, uses_server
 from rg_env.dataset import scales_of
 from rg_env.dump.files import try_folder
 from rg_env.errors import ConfigError, RGEnvError, UnavailableError, did_you_mean, need, one_line, refuse, wrong_value

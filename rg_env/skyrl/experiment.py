@@ -32,7 +32,6 @@ from rg_env.dump.manifest import read_manifest
 from rg_env.errors import ConfigError, MissingGroupsError, RGEnvError, describe, need, one_line
 from rg_env.output import counted
 from rg_env.scoring import shared_scorer
-from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.env import register
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import set_up_logging
@@ -40,6 +39,7 @@ from rg_env.skyrl.recorder import resumes
 from rg_env.skyrl.resumption import as_settings
 from rg_env.skyrl.steps import StepTracking
 from rg_env.skyrl.suggestions import suggestion
+from rg_env.skyrl.train_config import RGTrainConfig
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
 from rg_env.tasks.questions import hashes_of
 from rg_env.terminal.reports import Reports
@@ -191,7 +191,7 @@ def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
         signal.signal(signal.SIGTERM, _close_and_exit)
     kind = training_class(cfg)
     if cfg.rg_dump.device == "cpu":
-        from rg_env.cpu.experiment import CPUMixin
+        from rg_env.cpu.cpu_experiment import CPUMixin
 
         kind = type(f"CPU{kind.__name__}", (CPUMixin, kind), {})
     kind.reports = reports  # the constructor reports already

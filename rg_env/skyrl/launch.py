@@ -23,8 +23,8 @@ from skyrl.train.utils import initialize_ray
 
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.processes import SCRATCH, STOPPED_BY
-from rg_env.skyrl.config import RGTrainConfig
 from rg_env.skyrl.logs import open_log
+from rg_env.skyrl.train_config import RGTrainConfig
 from rg_env.terminal.reports import Reports
 
 _STOP_SECONDS = 20.0
@@ -63,7 +63,7 @@ def training_task(cfg: RGTrainConfig, reports: Reports) -> None:
 def running_ray(cfg: RGTrainConfig) -> Iterator[None]:
     """Ray for the duration of the run. On the CPU it is a private one that leaves no files behind."""
     if cfg.rg_dump.device == "cpu":
-        from rg_env.cpu.experiment import cpu_ray
+        from rg_env.cpu.cpu_experiment import cpu_ray
 
         with cpu_ray(cfg):
             yield

@@ -20,7 +20,7 @@ from rg_env.errors import ConfigError, describe
 from rg_env.tasks.entry_json import encode_entry
 from rg_env.tasks.item import Item, ItemId
 from rg_env.tasks.upstream import UnusableItemError
-from rg_env.tasks.upstream.dataset import UpstreamDataset
+from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
 
 MAX_REDRAWS = 256
 """A draw belongs to eval with probability 1/8, so all 256 miss with probability 10⁻¹⁵."""

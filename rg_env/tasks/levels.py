@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rg_env.tasks.upstream.dataset import reasoning_gym
+from rg_env.tasks.upstream.mended_dataset import reasoning_gym
 
 RECORD = Path(__file__).with_name("levels.json")
 _WIDENED = frozenset({"isomorphic_strings", "puzzle24"})

@@ -15,7 +15,7 @@ from rg_env.errors import ConfigError, describe, did_you_mean
 from rg_env.settings import check_value
 from rg_env.tasks.levels import scale_of
 from rg_env.tasks.soundness import AUDITED_TASKS, Soundness, check_audited, in_default_mix, reason_for, soundness_of
-from rg_env.tasks.upstream.dataset import MIXERS, registered
+from rg_env.tasks.upstream.mended_dataset import MIXERS, registered
 
 _DATASET_OPTIONS = ("size", "seed")
 

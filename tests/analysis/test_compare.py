@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 from rg_env.analysis import compare, flips, statistics
-from rg_env.analysis.compare import differing_tasks, shared_questions
+from rg_env.analysis.comparison import differing_tasks, shared_questions
 from rg_env.dump import open_run, write_manifest
 from rg_env.dump.schema import answered
 from tests.analysis.samples import groups, ledger_rows, write_ledger

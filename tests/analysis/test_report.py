@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from rg_env.analysis import statistics
 from rg_env.analysis.report import build_report
 from rg_env.analysis.report.figures import MAX_POINTS
-from rg_env.analysis.report.groups import MAX_TEXT, groups_to_show
 from rg_env.analysis.report.page import page
+from rg_env.analysis.report.report_groups import MAX_TEXT, groups_to_show
 from rg_env.analysis.stats import measure
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig

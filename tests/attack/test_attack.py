@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from rg_env.attack.attack_run import Hole, attack_tasks
 from rg_env.attack.attacks import attacks
-from rg_env.attack.run import Hole, attack_tasks
 from rg_env.scoring import AnswerScore, Status, guard
 
 Rule = Callable[[Mapping[str, Any], str], float]
@@ -48,7 +48,7 @@ for name, found in {"careful": Careful, "evaluating": Evaluating, "measuring": M
 
 def test_known_holes_of_scorers_are_found_where_no_answer_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "admit", lambda entry, answer: (entry, answer, f"<answer>{answer}</answer>"))
-    monkeypatch.setattr("rg_env.attack.run._DEADLINE", 0.3)
+    monkeypatch.setattr("rg_env.attack.attack_run._DEADLINE", 0.3)
     attacked = attack_tasks("spiral_matrix,complex_arithmetic,syllogism", items=4)
     found = {task.task: {hit.hole for hit in task.hits} for task in attacked}
     assert found["spiral_matrix"] >= {Hole.CODE, Hole.POISON, Hole.HANG, Hole.CRASH}
@@ -64,7 +64,7 @@ def test_known_holes_of_scorers_are_found_where_no_answer_is_checked(monkeypatch
 )
 def test_users_own_scorers_are_attacked(tmp_path: Path, tasks: dict[str, set[str]]) -> None:
     (tmp_path / "attacked_tasks.py").write_text(USERS)
-    program = "import rg_env.attack.run as run; run._DEADLINE = 0.3; from rg_env.cli import main; main()"
+    program = "import rg_env.attack.attack_run as run; run._DEADLINE = 0.3; from rg_env.cli import main; main()"
     options = ["--imports", "attacked_tasks", "--tasks", ",".join(tasks), "--items", "8"]
     command = [sys.executable, "-c", program, "attack", *options]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
@@ -107,7 +107,7 @@ def test_what_pays_for_nothing_is_a_hole_and_a_busy_machine_poisons_nothing(
             excused = AnswerScore.without_score(Status.TIMEOUT, excused=True)
             return excused if score < 0 else AnswerScore(score, 0.0, score, Status.OK)
 
-    monkeypatch.setattr("rg_env.attack.run.Scorer", ByRule)
+    monkeypatch.setattr("rg_env.attack.attack_run.Scorer", ByRule)
     (attacked,) = attack_tasks(task, items=60)
     assert {hit.hole for hit in attacked.hits} == holes
 

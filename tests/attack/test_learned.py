@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rg_env.attack.attack_run import Hole, attack_tasks
 from rg_env.attack.learned import learned_rules
-from rg_env.attack.run import Hole, attack_tasks
 
 Make = Callable[[random.Random], tuple[str, str]]
 

@@ -16,8 +16,8 @@ import pytest
 from textual.widgets import Input, Static
 
 from rg_env.browser import Query
-from rg_env.browser import app as module
-from rg_env.browser.app import Browser
+from rg_env.browser import browser_app as module
+from rg_env.browser.browser_app import Browser
 from rg_env.dump import DumpWriter, open_run
 from rg_env.scoring.types import Violation
 from tests.analysis.reports import dump_of

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from rg_env.analysis.reparse import reparse, without_think
 from rg_env.browser import Query
-from rg_env.browser.app import LONGEST, styled_response
+from rg_env.browser.browser_app import LONGEST, styled_response
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import open_run

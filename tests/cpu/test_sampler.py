@@ -12,8 +12,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rg_env.cpu import sampler as sampler_module
+from rg_env.cpu.cpu_settings import SamplingParams
 from rg_env.cpu.sampler import Request, Sample, Sampler, SamplerError
-from rg_env.cpu.settings import SamplingParams
 from rg_env.errors import ConfigError
 
 END = 1

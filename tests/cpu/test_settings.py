@@ -6,7 +6,7 @@ import pytest
 from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampling_params_for_backend
 from skyrl.train.config import SamplingParams as SkyRLSamplingParams
 
-from rg_env.cpu.settings import SamplingParams, cpu_threads
+from rg_env.cpu.cpu_settings import SamplingParams, cpu_threads
 from rg_env.errors import ConfigError
 from tests.running import run_program
 
@@ -40,7 +40,7 @@ def test_what_is_not_supported_is_refused_in_one_line(params: dict[str, Any], me
 
 def test_threads_are_the_cores_shared_by_the_workers_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RG_ENV_CPU_THREADS", raising=False)
-    monkeypatch.setattr("rg_env.cpu.settings.usable_cores", lambda: 6)
+    monkeypatch.setattr("rg_env.cpu.cpu_settings.usable_cores", lambda: 6)
     assert [cpu_threads(workers) for workers in (1, 2, 4, 12)] == [6, 3, 1, 1]
     monkeypatch.setenv("RG_ENV_CPU_THREADS", "3")
     assert cpu_threads(2) == 3

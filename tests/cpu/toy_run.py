@@ -19,7 +19,7 @@ from skyrl_gym.envs import register
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from rg_env.cpu import CPU_OVERRIDES
-from rg_env.cpu.experiment import CPUMixin, cpu_ray
+from rg_env.cpu.cpu_experiment import CPUMixin, cpu_ray
 from rg_env.skyrl.checks import check_cpu, find_mistakes
 from tests.cpu.toy import build_model
 

@@ -9,7 +9,7 @@ import pytest
 from rg_env.config import RGDumpConfig
 from rg_env.dump import SCHEMA_VERSION, DumpWriter, claim_run, close_all, new_run_id, write_manifest
 from rg_env.dump.manifest import RUN_FILE, read_manifest, settings_in
-from rg_env.dump.runs import find_runs, run_names
+from rg_env.dump.run_files import find_runs, run_names
 from rg_env.errors import DumpError
 from tests.analysis.samples import write_ledger
 from tests.dump.records import group, manifest

@@ -80,7 +80,7 @@ def _train(cfg, attacked):
 
 def main():
     from rg_env.skyrl import launch
-    from rg_env.skyrl.config import load_config
+    from rg_env.skyrl.train_config import load_config
 
     mode, *args = sys.argv[1:]
     cfg = load_config(args)

@@ -13,7 +13,7 @@ from skyrl.train.utils import validate_cfg
 
 from examples.stock_skyrl import train
 from rg_env.cpu import CPU_OVERRIDES, nano_path
-from rg_env.cpu.experiment import CPUMixin, cpu_ray
+from rg_env.cpu.cpu_experiment import CPUMixin, cpu_ray
 
 
 class CPUExperiment(CPUMixin, BasePPOExp):

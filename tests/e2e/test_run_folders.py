@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rg_env.dump.runs import dump_folders
+from rg_env.dump.run_files import dump_folders
 from tests.running import ROOT, rg_env
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1500)]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rg_env.errors import ConfigError
-from rg_env.evaluate.settings import read_settings
-from rg_env.skyrl.config import load_config
+from rg_env.evaluate.eval_settings import read_settings
+from rg_env.skyrl.train_config import load_config
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

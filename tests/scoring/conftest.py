@@ -11,7 +11,7 @@ import reasoning_gym
 
 from rg_env.scoring import Scorer, guard
 from rg_env.tasks.upstream import UnusableItemError
-from rg_env.tasks.upstream.dataset import UpstreamDataset
+from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
 
 
 @pytest.fixture(scope="package")

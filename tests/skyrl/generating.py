@@ -13,8 +13,8 @@ from transformers import AutoTokenizer
 import rg_env
 from rg_env.config import RGDumpConfig
 from rg_env.cpu import nano_path
-from rg_env.skyrl.config import RGSkyRLGymConfig
 from rg_env.skyrl.generator import RGDumpGenerator
+from rg_env.skyrl.train_config import RGSkyRLGymConfig
 from tests.skyrl.scripted_engine import ScriptedEngine
 
 SAMPLES = 4

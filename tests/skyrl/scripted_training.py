@@ -22,10 +22,10 @@ from transformers import AutoTokenizer
 import rg_env
 from rg_env.cpu import nano_path
 from rg_env.dataset import EvalSet, ReasoningGymDataset
-from rg_env.skyrl.config import load_config
 from rg_env.skyrl.experiment import open_writer
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.recorder import Recorder, open_dump
+from rg_env.skyrl.train_config import load_config
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
 from rg_env.tasks import Item
 from rg_env.terminal.reports import Reports

@@ -7,7 +7,7 @@ import pytest
 
 from rg_env.cpu import nano_path
 from rg_env.errors import RGEnvError
-from rg_env.skyrl.config import load_config
+from rg_env.skyrl.train_config import load_config
 
 RG = "environment.skyrl_gym.rg_dump"
 

@@ -22,9 +22,9 @@ from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, open_run
 from rg_env.dump.validate import validate
 from rg_env.errors import ConfigError, RGEnvError
-from rg_env.skyrl.config import RGSkyRLGymConfig
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.recorder import Recorder
+from rg_env.skyrl.train_config import RGSkyRLGymConfig
 from tests.skyrl.generating import TASK, right, script_for, tokenizer, total
 from tests.skyrl.scripted_engine import ScriptedEngine
 

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.dump import DumpWriter, claim_run, write_manifest
-from rg_env.dump.runs import dump_folders
+from rg_env.dump.run_files import dump_folders
 from rg_env.errors import ConfigError
-from rg_env.skyrl.config import RGTrainConfig, load_run
 from rg_env.skyrl.resumption import as_settings
+from rg_env.skyrl.train_config import RGTrainConfig, load_run
 from tests.evaluate.server import completion, serving
 
 CONFIG = str(Path(__file__).parents[2] / "configs" / "quickstart.yaml")

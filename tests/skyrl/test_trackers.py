@@ -10,9 +10,9 @@ from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter
 from rg_env.scoring.types import Status, Violation
-from rg_env.skyrl.config import load_config
 from rg_env.skyrl.env import RGDumpEnv
 from rg_env.skyrl.experiment import RGExperiment
+from rg_env.skyrl.train_config import load_config
 from tests.running import ROOT
 from tests.skyrl.generating import TASK, right, run, script_for
 

@@ -43,7 +43,7 @@ def _recorded(cfg, path):
 
 def main():
     from rg_env.skyrl import launch
-    from rg_env.skyrl.config import load_config
+    from rg_env.skyrl.train_config import load_config
 
     path, *args = sys.argv[1:]
     cfg = load_config(args)

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from rg_env.analysis.compare import compare, differing_tasks
+from rg_env.analysis.comparison import compare, differing_tasks
 from rg_env.analysis.stats import Measured, statistics
 from rg_env.choices import By
 from rg_env.config import PREFIX

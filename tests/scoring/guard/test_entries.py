@@ -17,7 +17,7 @@ from rg_env.scoring import Scorer, Status, guard
 from rg_env.scoring.expressions import Refusal
 from rg_env.tasks.levels import scale_of
 from rg_env.tasks.soundness import AUDITED_TASKS
-from rg_env.tasks.upstream.dataset import UpstreamDataset
+from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
 from tests.scoring.guard.right_answers import item_of
 
 Items = Callable[[str, int], list[dict[str, Any]]]

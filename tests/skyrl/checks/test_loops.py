@@ -9,9 +9,9 @@ from rg_env.dump import claim_run
 from rg_env.errors import ConfigError
 from rg_env.settings import set_value
 from rg_env.skyrl.checks import check_temperature
-from rg_env.skyrl.config import load_config
 from rg_env.skyrl.recorder import resumes
 from rg_env.skyrl.resumption import as_settings, finished_at
+from rg_env.skyrl.train_config import load_config
 from rg_env.train import train
 from tests.skyrl.checks.conftest import RG
 from tests.skyrl.scripted_training import BATCH, settings

@@ -7,7 +7,7 @@ import pytest
 
 from rg_env.errors import ConfigError
 from rg_env.settings import check_value, value_of
-from rg_env.skyrl.config import RGTrainConfig, known_settings, load_config
+from rg_env.skyrl.train_config import RGTrainConfig, known_settings, load_config
 from tests.running import run_program
 from tests.skyrl.checks.mistakes import MISTAKES, NOTHING, SEVERAL, THROUGH_THE_COMMAND
 

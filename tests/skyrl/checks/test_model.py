@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rg_env.skyrl.config import load_config
+from rg_env.skyrl.train_config import load_config
 
 SETTING = "trainer.policy.model.path"
 

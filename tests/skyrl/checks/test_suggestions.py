@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rg_env.errors import ConfigError
-from rg_env.skyrl.config import load_run
 from rg_env.skyrl.suggestions import ROWS, suggestion
+from rg_env.skyrl.train_config import load_run
 
 CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 PLACEMENT = "trainer.placement"

@@ -178,7 +178,7 @@ def _json_rows(
 def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
     import polars as pl
 
-    from rg_env.analysis.compare import compare, differing_tasks, flips, shared_questions
+    from rg_env.analysis.comparison import compare, differing_tasks, flips, shared_questions
     from rg_env.analysis.stats import key_columns, measure
     from rg_env.analysis.tables import LEGEND, render_comparison
 

@@ -20,7 +20,7 @@ from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.config.config import DataConfig, EnvironmentConfig, SkyRLGymConfig
 
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.cpu.settings import CPU_OVERRIDES, nano_path
+from rg_env.cpu.cpu_settings import CPU_OVERRIDES, nano_path
 from rg_env.errors import ConfigError, UnavailableError, one_line
 from rg_env.setting_names import find_setting, is_group
 from rg_env.settings import check_value, read_file, read_value, set_value, value_of

@@ -20,8 +20,8 @@ from skyrl.train.utils import initialize_ray
 from skyrl.train.utils.utils import str_to_torch_dtype
 
 from rg_env.cpu.client import CPUInferenceClient, ReloadingClient
+from rg_env.cpu.cpu_settings import SamplingParams, cpu_threads, uses_server
 from rg_env.cpu.sampler import SamplerActor
-from rg_env.cpu.settings import SamplingParams, cpu_threads, uses_server
 from rg_env.processes import ray_folder
 
 ENVIRONMENT = {
