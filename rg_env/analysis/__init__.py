@@ -1,7 +1,30 @@
 """Analysis of dumps. Needs neither torch nor ray nor skyrl."""
 
-from rg_env.analysis.comparison import compare, flips
-from rg_env.analysis.estimates import pass_at_k
-from rg_env.analysis.stats import STATISTICS, counts, measure, statistics
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rg_env.lazy import exports
+
+if TYPE_CHECKING:
+    from rg_env.analysis.comparison import compare, flips
+    from rg_env.analysis.estimates import pass_at_k
+    from rg_env.analysis.stats import STATISTICS, counts, measure, statistics
 
 __all__ = ["STATISTICS", "compare", "counts", "flips", "measure", "pass_at_k", "statistics"]
+
+# Statistics need no comparison, and a sign or an export needs neither.
+_MODULES = {
+    "STATISTICS": "rg_env.analysis.stats",
+    "compare": "rg_env.analysis.comparison",
+    "counts": "rg_env.analysis.stats",
+    "flips": "rg_env.analysis.comparison",
+    "measure": "rg_env.analysis.stats",
+    "pass_at_k": "rg_env.analysis.estimates",
+    "statistics": "rg_env.analysis.stats",
+}
+__getattr__ = exports(__name__, _MODULES)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -34,12 +34,12 @@ from rg_env.errors import RGEnvError, describe
 from rg_env.integrations.catalog import advise, as_json, as_page, fields_at, kinds_of
 from rg_env.integrations.connections import KEEP_ALIVE_SECONDS, LimitedProtocol, allow_connections
 from rg_env.integrations.desk import CLIENT, Desk, RefusedError
-from rg_env.integrations.dialects import nemo_gym, openenv, ors, reward_models, scores
+from rg_env.integrations.dialects import nemo_gym, openenv, ors, own_scores, reward_models
 from rg_env.integrations.episodes import Episodes
 from rg_env.integrations.mistakes import explain
 from rg_env.integrations.reply import Reply, error_reply
 
-DIALECTS: tuple[Callable[[Desk], APIRouter], ...] = (scores.routes, nemo_gym.routes, reward_models.routes)
+DIALECTS: tuple[Callable[[Desk], APIRouter], ...] = (own_scores.routes, nemo_gym.routes, reward_models.routes)
 DIALECTS_WITH_SESSIONS: tuple[Callable[[Episodes], APIRouter], ...] = (ors.routes, openenv.routes)
 GRACE_SECONDS = 8
 """How long SIGTERM waits for the answers that are being scored."""
@@ -112,7 +112,7 @@ def make_app(desk: Desk, episodes: Episodes | None = None) -> FastAPI:
         )
 
     if desk.function is not None:
-        app.include_router(scores.function_routes(desk, desk.function))
+        app.include_router(own_scores.function_routes(desk, desk.function))
         return app
     for routes in DIALECTS:
         app.include_router(routes(desk))
