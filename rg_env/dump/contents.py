@@ -181,6 +181,7 @@ class Contents:
     def _scan_once(self, *kinds: FileKind) -> None:
         """Read the files of these kinds that have not been read; the loop runs only for what the pass notes."""
         with self._lock:
+            # Asked inside the lock: the second of two threads finds that the first has done it.
             for _ in self.scan(*(kind for kind in kinds if kind not in self._scanned)):
                 pass
 
@@ -206,6 +207,7 @@ class Contents:
     def _note_double(self, line: Line, name: Any, first: _Known) -> None:
         """Note a line with the name of an earlier one, and whether the two differ."""
         try:
+            # Without the line feed, which the last line of a copy may lack.
             is_same = self._opened.read(first.file, first.offset).rstrip() == line.raw.rstrip()
         except READ_ERRORS:  # the file has just gone away
             is_same = True
@@ -298,6 +300,7 @@ class Contents:
         result = Findings()
         self._add_end(result)
         result.extend(self.wrong_lines(*kinds))
+        # Of a running run the two are read at different times, and differ by what was written in between.
         if texts and self.run.has_ledger and self.state is not State.RUNNING:
             self._compare_texts(result)
         return result
@@ -322,6 +325,7 @@ class Contents:
         attempts = range(1, max([*noted, *self._lines_of_attempt], default=1) + 1)
         if self.state is State.ENDED and all(attempt in noted for attempt in attempts):
             return True
+        # A damaged line may have been a group that is nowhere else.
         return False if found.counts["damaged_line"] else None
 
     def _noted_lines(self) -> dict[int, int]:
@@ -382,6 +386,7 @@ class _Opened:
             if file.path != self._path:
                 self._file.close()
                 self._file, self._path = open_lines(file.path), file.path
+            # No seek without need: in compressed data it may begin anew.
             if self._file.tell() != offset:
                 self._file.seek(offset)
             return self._file.readline(MAX_LINE)

@@ -101,6 +101,7 @@ def parse_name(path: Path) -> DumpFile | None:
     match = _NAME.fullmatch(path.name)
     if match is None:
         return None
+    # Of a name that is not UTF-8, Python keeps the bytes as lone surrogates, which no output takes.
     run_id = match["run_id"].encode("utf-8", "replace").decode()
     return DumpFile(path, FileKind(match["kind"]), run_id, int(match["batch"]))
 
@@ -168,12 +169,14 @@ def open_lines(path: Path) -> io.BufferedIOBase:
         OSError: it cannot be opened. While lines are read, any of `READ_ERRORS`.
     """
     finished = path.with_suffix("") if path.suffix == PART else path
+    # In the order in which a file gets its names: open, finished, compressed. Each is tried once.
     names = dict.fromkeys((path, finished, finished.with_name(finished.name.removesuffix(ZSTD) + ZSTD)))
     for name in names:
         with suppress(FileNotFoundError):
             file = open_regular(name)
             if name.suffix != ZSTD:
                 return file
+            # Opened again by its name: `ZstdFile` closes only files that it has opened itself.
             with file:  # is a file
                 return zstd.ZstdFile(name)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
@@ -236,6 +239,7 @@ def raw_lines(file: DumpFile) -> Iterator[tuple[int, int, bytes | BadLineError]]
     with stream:
         try:
             for block in _whole_lines(stream):
+                # Blank lines are no records, but count in the numbers and offsets of later lines.
                 if block.isspace():
                     number, offset = number + block.count(b"\n"), offset + len(block)
                     continue
@@ -253,6 +257,7 @@ def _whole_lines(stream: io.BufferedIOBase) -> Iterator[bytes]:
     held = 0
     while block := stream.read(_BLOCK):
         end = block.rfind(b"\n") + 1
+        # Blank lines are held, too, so that the limit also ends the reading of a file that has nothing else.
         if not end or block.isspace():
             rest.append(block)
             held += len(block)
@@ -276,6 +281,8 @@ class RunLock:
         from filelock import FileLock, SoftFileLock, Timeout  # slow to import, and not needed for reading
 
         self._path = folder / lock_name(run_id)
+        # Any thread may release it, which filelock's default, a state for each thread, rules out. Others who read the
+        # folder must be able to open the file: they ask it whether the run is being written.
         self._lock = cast("BaseFileLock", FileLock(self._path, thread_local=False, mode=0o666))
         try:
             self._lock.acquire(blocking=False)
@@ -312,6 +319,7 @@ def is_held(folder: Path, run_id: str) -> bool | None:
 
     path = folder / lock_name(run_id)
     try:
+        # Asking a lock creates its file, and without a file nobody holds it.
         if path.exists():
             FileLock(path).acquire(blocking=False).lock.release()
     except Timeout:

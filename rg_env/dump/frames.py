@@ -61,6 +61,7 @@ def _type(kind: inspect.Type) -> pl.DataType | None:
     options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     if any(isinstance(option, inspect.ListType) for option in options):
         return None
+    # Fails for a field of two types, neither of which is None: no column could hold both.
     (plain,) = [option for option in options if not isinstance(option, inspect.NoneType)]
     if isinstance(plain, inspect.Metadata):  # an annotated type, as `Json`
         plain = plain.type
@@ -131,6 +132,7 @@ def scan_frames(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
         shown = list(schema) if with_columns is None else with_columns
+        # The predicate may test columns that the query does not show.
         tested = [] if predicate is None else predicate.meta.root_names()
         needed = {*shown, *tested}
         left = n_rows
@@ -200,6 +202,7 @@ def parse_condition(text: str) -> Condition:
 
     if not text.strip():
         raise ConditionError("the condition is empty; write for example task = 'chain_sum'")
+    # Without what stands in quotes, where any sign is allowed.
     bare = re.sub(_STRING, "''", text)
     for operator, word in _OTHER_OPERATORS.items():
         if operator in bare:
@@ -208,6 +211,7 @@ def parse_condition(text: str) -> Condition:
     if calls or re.search(r"\b(select|over)\b", bare, re.IGNORECASE):
         raise wrong(f"a condition is about one rollout; the functions are {', '.join(_FUNCTIONS)}")
     try:
+        # An argument that is not UTF-8 has lone surrogates, which polars cannot take.
         test = pl.sql_expr(text.encode("utf-8", "replace").decode())
         columns = tuple(dict.fromkeys(test.meta.root_names()))
     except pl.exceptions.PolarsError as error:
@@ -223,8 +227,10 @@ def parse_condition(text: str) -> Condition:
     for name, words in WORDS.items():
         if not words_compared(text, name) <= {*words}:
             raise wrong(f"{name} is one of {', '.join(words)}" if words else f"{name} is true or false")
+    # As in SQL: a row for which the test is unknown does not match.
     test = test.fill_null(False)
     try:
+        # Called for its exception: polars finds a wrong type only when a query runs.
         pl.DataFrame({name: [None] for name in SCHEMA}, schema=SCHEMA).lazy().filter(test).collect()
     except (pl.exceptions.PolarsError, OverflowError) as error:
         types = ", ".join(f"{name} is {_type_name(SCHEMA[name])}" for name in columns)

@@ -67,6 +67,7 @@ def _similar(path: Path) -> Iterator[Path]:
         for name in get_close_matches(missing.name, siblings):
             rest = place.relative_to(missing)
             near = missing.with_name(name)
+            # What was typed below the misspelled folder, if that is there as well.
             candidate = near / rest
             dump = _dump_in(candidate if candidate.is_dir() else near)
             if dump in dump_folders(dump, depth=0):

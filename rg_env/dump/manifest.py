@@ -63,6 +63,7 @@ def claim_run(ckpt_path: str | Path, *, resuming: bool, settings: Mapping[str, A
     """
     run_id, attempt = new_run_id(), 1
     try:
+        # A run that loads no checkpoint is another one, although an earlier run's file may lie there.
         known = read_beside(ckpt_path, RUN_FILE) if resuming else None
         if known is not None:
             run = json.loads(known)
@@ -141,6 +142,7 @@ def write_manifest(folder: str | Path, run_id: str, content: Mapping[str, Any]) 
         "process": os.getpid(),
         "versions": _versions(),
     }
+    # A damaged manifest costs the notes on earlier attempts; it must not keep the run from starting.
     earlier: list[Any] = []
     try:
         earlier = list(_load(path)["attempts"])
@@ -148,6 +150,7 @@ def write_manifest(folder: str | Path, run_id: str, content: Mapping[str, Any]) 
         pass
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         logger.warning("{} is damaged ({}): its entries about earlier attempts are lost", path, error)
+    # The top level repeats the last attempt.
     manifest = {"schema_version": SCHEMA_VERSION, "run_id": run_id, **start, **content}
     manifest["attempts"] = [*earlier, {**start, **content}]
     try:
@@ -186,6 +189,7 @@ def _complete_manifest(folder: Path, run_id: str, facts: Mapping[int, Mapping[st
     path = folder / manifest_name(run_id)
     try:
         manifest = _load(path)
+        # Changed in place. The top level is an attempt as well: the last one.
         for start in (manifest, *manifest["attempts"]):
             start |= facts.get(start.get("attempt"), {})
         try:
@@ -203,6 +207,7 @@ def _as_json(content: Any) -> bytes:
 
 
 def _overwrite(path: Path, content: bytes) -> None:
+    # Only what is not longer needs no further block of the disk.
     if len(content) > path.stat().st_size:
         raise OSError(errno.ENOSPC, "no room in the old manifest")
     with path.open("r+b") as file:
@@ -236,6 +241,7 @@ def state_of(folders: Iterable[Path], run_id: str, manifest: Mapping[str, Any] |
     """How the last attempt of a run in these folders ended, as its manifest and its lock say."""
     held = [is_held(folder, run_id) for folder in folders]
     attempts = attempts_of(manifest)
+    # A run is written in one of its folders, so that one lock is enough.
     if any(held):
         return State.RUNNING
     if not attempts:
@@ -250,6 +256,7 @@ def merge_manifests(manifests: Sequence[dict[str, Any]]) -> dict[str, Any] | Non
     if len(manifests) <= 1:
         return manifests[0] if manifests else None
     last = max(manifests, key=_last_attempt)
+    # The folder of the last attempt may lack the earlier ones, which were written elsewhere.
     entries: dict[Any, dict[str, Any]] = {}
     for manifest in manifests:
         for entry in attempts_of(manifest):
@@ -305,6 +312,7 @@ def settings_in(attempt: Mapping[str, Any]) -> RGDumpConfig | None:
         values = values.get(name) if isinstance(values, Mapping) else None
     if not isinstance(values, Mapping):
         return None
+    # Each setting by itself: one that is invalid today does not cost the others.
     config = RGDumpConfig()
     for name, field in fields_of(config):
         value: Any = values

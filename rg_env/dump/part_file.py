@@ -73,6 +73,7 @@ class PartFile:
             self.finish()
         fd = self._open()
         try:
+            # Whatever ends the write: half a line must not stay in front of the next one.
             write_all(fd, line)
         except BaseException:
             self._try_to_cut()
@@ -98,6 +99,7 @@ class PartFile:
             self._lose(self._names[self._synced :])
             raise
         finally:
+            # After an error, too: those groups have been counted as lost.
             self._synced = self.lines
 
     def finish(self) -> Path | None:
@@ -107,7 +109,9 @@ class PartFile:
         if self._fd is None:
             return None
         if self._fsync:
+            # Before the rename: no finished name stands for data that a power failure can still take.
             self.sync()
+        # A file of this number may have come into the folder since; it keeps its name.
         if is_taken(self._path()):
             self._number = free_number(self._folder, self.kind, self._run_id)
         final = self._part.rename(self._path())
@@ -126,6 +130,7 @@ class PartFile:
             if is_taken(self._path()) or self._path(PART).exists():
                 self._number = free_number(self._folder, self.kind, self._run_id)
             self._part = self._path(PART)
+            # Exclusively: two writers share no file, even where the lock does not hold between hosts.
             self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
         self._is_checked = True
         return self._fd
@@ -174,10 +179,14 @@ class PartFile:
 def finish_leftovers(folder: Path, run_id: str) -> None:
     """Finish the files that a killed attempt of this run left open. The caller holds the run's lock."""
     files = list_files(folder, run_id)
+    # A `.part` beside its finished file is a copy, and stays.
     open_files = [file for file in files if file.is_open and not is_taken(file.path.with_suffix(""))]
     for file in open_files:
         _cut_torn_tail(file.path)
+    # A file that held nothing but a torn line is gone by now.
     open_files = [file for file in open_files if file.path.exists()]
+    # Groups with a text and without a ledger line. Only open files can have them: a writer finishes a file of texts
+    # after the ledger has the lines of all its groups.
     texts = [file for file in open_files if file.kind.holds_text]
     orphans = {name: (file, offset) for file in texts for name, offset in _groups_in(file).items()}
     for file in reversed(files):  # the ledger is last, and the lines of these groups are most likely at its end
@@ -189,6 +198,7 @@ def finish_leftovers(folder: Path, run_id: str) -> None:
             file.path.rename(file.path.with_suffix(""))
     if orphans:
         _complete_ledger(folder, run_id, list(orphans.values()))
+    # Texts last: as long as they are open, an attempt after a kill looks for their groups again.
     for file in texts:
         file.path.rename(file.path.with_suffix(""))
     if open_files:
@@ -214,6 +224,7 @@ def count_ledger_lines(folder: Path, run_id: str) -> Counter[int]:
             continue
         for line in lines_in(file, _Attempt):
             record = line.record
+            # A copy of a ledger file must not count its groups twice.
             if isinstance(record, _Attempt) and record.group_id not in names:
                 names.add(record.group_id)
                 counts[record.attempt] += 1
@@ -224,6 +235,7 @@ def _cut_torn_tail(path: Path) -> None:
     """Cut off a last line without a line feed, if there is one; remove a file that contains nothing else."""
     size = keep = path.stat().st_size
     with path.open("rb") as file:
+        # Backward in blocks of 1 MB, to the last line feed.
         while keep:
             start = max(0, keep - (1 << 20))
             file.seek(start)
@@ -250,6 +262,7 @@ def _groups_in(file: DumpFile) -> dict[str, int]:
 
 def _complete_ledger(folder: Path, run_id: str, places: list[tuple[DumpFile, int]]) -> None:
     """Write the ledger lines of groups into a file of their own."""
+    # One file for all of them, on disk before the texts get their final names.
     ledger = PartFile(folder, FileKind.LEDGER, run_id, limit=len(places), fsync=True)
     for file, offset in places:
         with file.path.open("rb") as lines:

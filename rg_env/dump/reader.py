@@ -158,6 +158,7 @@ class Dump:
         Raises:
             ConditionError: a condition is invalid.
         """
+        # Here and below, not at the top: whoever reads records alone need not load polars.
         from rg_env.dump.frames import parse_condition
 
         parsed = tuple(map(parse_condition, conditions))
@@ -249,6 +250,7 @@ class Dump:
                     frame = frame.filter(tests)
                     matches = matches or frame.height > 0
                 yield frame.select(names)
+        # A dump without any rollout is no fault of the condition.
         if tasks and not matches:
             conditions = " and ".join(condition.text for condition in self.conditions)
             raise ConditionError(f"no rollout matches {conditions}; the tasks are {', '.join(sorted(tasks))}")
@@ -317,6 +319,7 @@ class Dump:
         tests = [condition.test for condition in self.conditions]
         has_match = False
         for batch in _batches(lines):
+            # A batch is one frame, so that polars tests many groups at a time; `start` is where a group begins in it.
             sizes = [_size(line.record) for line in batch]
             matches = rollouts_frame(batch, tested).select(match=all_of(tests))["match"].to_list()
             start = 0

@@ -115,6 +115,7 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
     # While a file gets its final name it may be listed under both: the old one is left out.
     in_order = [file for _, file in sorted(files.items(), key=order) if not _is_renamed(file)]
     runs = []
+    # Sorted by run: each run is one piece.
     for run_id, group in groupby(in_order, key=lambda file: file.run_id):
         of_run = tuple(group)
         folders = dict.fromkeys(file.path.parent for file in of_run)
@@ -142,6 +143,7 @@ def _files_at(path: Path) -> Sequence[DumpFile]:
             others = f" and {len(below) - _BELOW_SHOWN} more" if len(below) > _BELOW_SHOWN else ""
             hint = f"; below it there are dumps in {shown}{others}" if below else ""
             raise DumpError(f"{why}{hint}")
+        # Called for its exception: the file is missing, not a regular one, or cannot be read.
         with open_regular(path):
             pass
     except OSError as error:
@@ -164,6 +166,7 @@ def dump_folders(folder: Path, depth: int = 3) -> list[Path]:
         seen.add(os.path.realpath(folder))
         paths: list[Path] = []
         with suppress(OSError):
+            # Links last: what they lead to has been seen under its own name by then.
             paths = sorted(folder.iterdir(), key=lambda path: (path.is_symlink(), path.name))
         if any(parse_name(path) or path.name.startswith(manifest_name("").removesuffix(".json")) for path in paths):
             yield folder

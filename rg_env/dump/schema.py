@@ -37,6 +37,7 @@ number of turns and roles, and the defaults of Reasoning Gym's own fields."""
 MESSAGE_KEYS = ("role", "content")
 
 if TYPE_CHECKING:
+    # For a type checker these are plain dicts; when it decodes, msgspec refuses a message that lacks a key.
     Message = dict[str, str]
     """A message of a conversation, with the keys `MESSAGE_KEYS`."""
     Number = float
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 else:
     Message = TypedDict("Message", dict.fromkeys(MESSAGE_KEYS, str))
     Number = float | None
-Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]  # what a column of 64 bits holds
 Json = str
 """A string that holds JSON."""
 
@@ -158,6 +159,7 @@ class RolloutFacts(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Put NaN where a line has null for a number that every record has."""
+        # All four at once first: this runs for every rollout that is decoded.
         if None in (self.score, self.reward, self.base_score, self.penalty_factor):
             for name in ("score", "reward", "base_score", "penalty_factor"):
                 if getattr(self, name) is None:
@@ -408,6 +410,7 @@ class FileKind(StrEnum):
     record: type[Record]
 
     def __new__(cls, value: str, record: type[Record] = GroupRecord) -> Self:
+        # Of two arguments only the first is the value; Enum by itself would hand both to `str`.
         kind = str.__new__(cls, value)
         kind._value_, kind.record = value, record
         return kind
@@ -434,6 +437,7 @@ _VIOLATION_WORDS = frozenset({"", *Violation})
 
 def answered[R: RolloutFacts](rollouts: Sequence[R]) -> list[R]:
     """The rollouts with a scorable response, on which outcome, signal and all rates are based."""
+    # `is` before the property, which takes longer: nearly every rollout is OK.
     ok = Status.OK
     return [rollout for rollout in rollouts if rollout.status is ok or rollout.status.is_counted]
 
@@ -499,6 +503,7 @@ def to_line(record: Record) -> bytes:
 
 def ledger_line(group: GroupRecord, text: FileKind | None, reason: str = "") -> bytes:
     """The ledger's line of `group`, whose text is in a file of the kind `text`, or in none for a reason."""
+    # The keys in the order of `LedgerRecord`: `validate` expects the bytes that `to_line` makes of the record.
     facts: dict[str, Any] = dict(zip(GROUP_FACTS, _group_facts(group), strict=True))
     facts |= {"text": text or "", "text_reason": reason}
     columns = zip(*map(_rollout_facts, group.rollouts), strict=True) if group.rollouts else [()] * len(ROLLOUT_FACTS)
@@ -524,6 +529,7 @@ def from_line[R: Record](kind: type[R], line: bytes) -> R:
                 "a line of Atropos' environment: `rg-env dumps import atropos` makes a dump of its files"
             )
         with suppress(ValueError, RecursionError):
+            # A line of a later version may not fit for just that reason, and must not count as damaged.
             version = _decoder(Record).decode(line).schema_version
     if version > SCHEMA_VERSION:
         raise NewerSchemaError(

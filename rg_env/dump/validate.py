@@ -93,6 +93,7 @@ def _check_run(run: Run, result: Validation, *, compare: bool) -> None:
     _check_manifest(run, result)
     _check_lines(contents, result, compare=compare)
     if compare:
+        # After the lines: what this compares was noted on the pass over them, so that nothing is read again.
         result.findings.extend(contents.findings(texts=True))
         for file in run.files:
             if file.is_open:
@@ -164,6 +165,7 @@ def contradiction(group: GroupRecord | LedgerRecord) -> str:
     if len({rollout.repetition for rollout in rollouts}) < len(rollouts):
         return "two of its rollouts have the same `repetition`"
     rewards = [rollout.reward for rollout in answered(rollouts)]
+    # An unknown reward is NaN, of which nobody can say whether it equals the others.
     if all(map(math.isfinite, rewards)) and group.no_signal != has_no_signal(rewards):
         return f"`no_signal` is {group.no_signal}, which does not fit its rewards"
     if isinstance(group, LedgerRecord) and bool(group.text) == bool(group.text_reason):
@@ -184,6 +186,7 @@ def _contradiction_of_scores(group: GroupRecord | LedgerRecord, rollout: Rollout
             return f"`{name}` is {share}, outside [0, 1]"
     if rollout.violation and rollout.status is Status.NO_RESPONSE:
         return "has a violation although there is no response"
+    # A reward function that failed leaves the scores as they are.
     if rollout.violation or rollout.status not in (Status.OK, Status.REWARD_ERROR):
         if base != 0 or raw is not None or tagged is not None:
             return "has scores although nothing was scored"

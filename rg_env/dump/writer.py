@@ -65,10 +65,13 @@ def close_all(end: str = "") -> int:
     Returns:
         number of groups that are missing from their dumps.
     """
+    # A copy: `close` takes writers out of the set.
     writers = list(_OPEN)
+    # The end is set first: while one writer waits for its disk, a signal handler may come in and bring another.
     for writer in writers:
         writer.end = writer.end or end
     missing = sum(writer.close() for writer in writers)
+    # After all are closed: until then, their threads complete the same manifests.
     for writer in writers:
         if writer.end:
             note_in_manifest(writer.folder, writer.run_id, writer.attempt, {"end": writer.end})
@@ -117,9 +120,11 @@ class DumpWriter:
         if others := {file.run_id for file in list_files(self.folder)} - {run_id}:
             also = "{} already holds other runs ({}); `rg-env dumps` commands read them together with this one"
             logger.warning(also, self.folder, len(others))
+        # The lock first: from here on nobody else writes this run, which `finish_leftovers` relies on.
         self._lock = RunLock(self.folder, run_id)
         try:
             finish_leftovers(self.folder, run_id)
+            # After the leftovers, whose groups get ledger lines.
             self._ledger_lines = count_ledger_lines(self.folder, run_id)
             size, fsync = config.groups_per_file, config.dump_fsync
             self._lost: set[str] = set()
@@ -144,6 +149,7 @@ class DumpWriter:
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name=f"rg-dump-{run_id}", daemon=True)
         self._thread.start()
+        # Last: only a writer whose thread runs can be closed.
         _OPEN.add(self)
 
     def __enter__(self) -> Self:
@@ -180,6 +186,7 @@ class DumpWriter:
             True once they survive the end of this process. False after a disk error, which has been logged.
         """
         written = asyncio.wrap_future(self.submit(records))
+        # Not `wait_for`, which cancels what it has waited for too long.
         while not (await asyncio.wait([written], timeout=LOG_SECONDS))[0]:
             if not self._warn_if_alive():
                 return False
@@ -198,7 +205,9 @@ class DumpWriter:
     def submit(self, records: Sequence[Record]) -> Future[bool]:
         """Hand over records of any kind without waiting. The result is that of `write`; cancelling it has no effect."""
         written: Future[bool] = Future()
+        # A running future cannot be cancelled, whatever happens to the task that waits for it.
         written.set_running_or_notify_cancel()
+        # Before the thread has the records: it takes them out of the set as soon as they are written.
         self._unwritten.update(record.group_id for record in records if isinstance(record, GroupRecord))
         if self._closed:
             logger.error("dump: {} refused, the dump is closed", counted(len(records), "record"))
@@ -215,11 +224,13 @@ class DumpWriter:
         """
         if os.getpid() != self._pid:  # a forked child: the dump is its parent's
             return 0
+        # First, so that nothing more is queued behind the mark that ends the thread.
         self._closed = True
         self._queue.put(None)
         self._thread.join(LOG_SECONDS)
         while self._warn_if_alive():
             self._thread.join(LOG_SECONDS)
+        # Only the first of several calls says so.
         if self.missing and self in _OPEN:
             logger.error("dump: {} missing from {}", counted(self.missing, "group"), self.folder)
         _OPEN.discard(self)
@@ -249,8 +260,10 @@ class DumpWriter:
     def _write_waiting(self) -> bool:
         """Write what waits, in order, until the disk refuses something. Never raises."""
         try:
+            # Somebody may have removed a file, or changed its length, since the last write.
             for file in self._files.values():
                 file.recheck()
+            # A record stays in the queue until it is written: after a disk error the same one is tried again, in order.
             while self._waiting:
                 try:
                     self._put(self._waiting[0])
@@ -278,11 +291,13 @@ class DumpWriter:
         size, before = 0, len(self._refused)
         for record in self._waiting:
             size += _size(record)
+            # At least one is kept, however large, and all records without texts, which are small.
             if kept and size > MAX_KEPT_BYTES and isinstance(record, GroupRecord):
                 self._refused.add(record.group_id)
             else:
                 kept.append(record)
         self._waiting = kept
+        # Said whenever the number has doubled, not for each group.
         if len(self._refused) > before and len(self._refused).bit_length() > before.bit_length():
             what = "dump: {} refused so far, the disk still fails; training continues"
             logger.error(what, counted(len(self._refused), "group"))
@@ -291,6 +306,7 @@ class DumpWriter:
         """Write a record. After an OSError nothing of it is written."""
         if isinstance(record, GroupRecord):
             self._put_group(record)
+        # What was trained on a refused group is left out with it: no ledger line would explain it.
         elif not (isinstance(record, TrainedRecord) and record.group_id in self._refused):
             file = self._files[_KINDS[type(record)]]
             file.append(to_line(record))
@@ -303,6 +319,7 @@ class DumpWriter:
         if kind is None:
             ledger.append(ledger_entry, group.group_id)
         else:
+            # The text first: a ledger line promises that it is there.
             text, line = self._files[kind], to_line(group)
             text.append(line, group.group_id)
             try:
