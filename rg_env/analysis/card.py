@@ -69,11 +69,13 @@ def write_card(dump: Dump, folder: Path, *, license_name: str = "", force: bool 
     finished = [file for file in files if not file.is_open]
     if not finished:
         raise DumpError(f"{folder} has no finished file yet: make the card when the run has ended")
+    # A configuration for each kind of file that is there.
     configs = []
     for kind in FileKind:
         endings = {file.path.suffix for file in finished if file.kind is kind}
         if endings:
             configs.append(_config(kind, compressed=ZSTD in endings, plain=endings != {ZSTD}))
+    # The one that `load_dataset` takes without a name: the first of the kinds that there are.
     configs[0]["default"] = True
     tasks, rollouts = _counts(dump)
     groups = tasks.total()
@@ -114,6 +116,7 @@ def _counts(dump: Dump) -> tuple[Counter[str], int]:
     rollouts = 0
     records = dump.ledger() if dump.has_ledger else dump.groups()
     for group in records:
+        # The name stands between backquotes in the card, and one of its own would end them.
         tasks[visible(group.task, one_line=True).replace("`", "'")] += 1
         rollouts += len(group.rollouts)
     return tasks, rollouts
@@ -132,6 +135,7 @@ def _size(groups: int) -> str:
 
 
 def _front_matter(fields: dict[str, Any]) -> str:
+    # So wide that PyYAML breaks no line. It writes no comments, so the hint is put in afterward.
     text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=1000)
     if fields["license"] == _LICENSE:
         hint = "  # fill in, such as cc-by-4.0; https://huggingface.co/docs/hub/repositories-licenses"

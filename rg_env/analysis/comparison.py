@@ -89,6 +89,7 @@ def compare(
     high = pl.when(known).then(pl.min_horizontal(center + half, limit))
     rows = rows.with_columns(low=low, high=high)
     rows = rows.with_columns(clear=((pl.col("low") > 0) | (pl.col("high") < 0)).fill_null(False))
+    # An Enum sorts by the order of its categories: the measures stay in that of `STATISTICS`.
     rows = rows.sort(*keys, pl.col("measure").cast(pl.Enum(list(bounded))))
     return rows.select(*of_measure, "questions", "this", "other", "difference", "low", "high", "clear")
 

@@ -168,6 +168,7 @@ def _examples(dump: Dump, kind: Sft | Dpo, think: Think, include_eval: bool, res
         asks = asks or any(message["role"] == "system" and "<think>" in message["content"] for message in first)
         min_score = dump.solved_at(group) if kind.min_score is None else kind.min_score
         for row in kind.rows(list(_usable(group, think, result.left_out)), min_score, result.left_out):
+            # A digest in place of the text: memory must not grow with the texts.
             digest = _digest(row)
             if digest in seen:
                 result.left_out[Reason.DUPLICATE] += 1

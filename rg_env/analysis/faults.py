@@ -46,6 +46,7 @@ def explain_zeros(folder: Path, run_id: str) -> str:
         return ""
     faults = _faults_of_texts(dump) or faults  # the ledger does not know which responses are empty
     responses = faults.total()
+    # Only after the total: these are the responses without a fault.
     del faults[""]
     if not faults:
         return ""

@@ -23,6 +23,7 @@ def reparse(text: str, violation: Violation | None) -> ParsedResponse:
     """
     # The run's limit is unknown: the least one leads to this violation, and none leads to the others.
     longest = 1 if violation is Violation.ANSWER_TOO_LONG else sys.maxsize
+    # Made one by one: no more than it takes to find the violation.
     parses = (
         parse_response(text, prefilled, longest, format) for format in ResponseFormat for prefilled in (False, True)
     )

@@ -76,6 +76,7 @@ class TaskChanges:
 def has_changed(old: RolloutRecord, new: RolloutRecord) -> bool:
     """Whether a value of `COMPARED` differs, numbers by more than rounding. Imports have status and base score only."""
     imported = old.raw_score is None and old.status is Status.OK and not old.violation
+    # An import never had raw and tagged scores: having them now is no change.
     names = ("status", "base_score") if imported else COMPARED
     return any(_differ(getattr(old, name), getattr(new, name)) for name in names)
 
@@ -134,6 +135,7 @@ def rescore(
         changes.add(group, scored, dump.solved_at(group), whole=dump.whole_groups)
         each(group, scored)
 
+    # The threads only wait: the scoring is done by the scorer's processes.
     with ThreadPoolExecutor(workers) as threads:
         for group in dump.all_attempts().groups():
             question = question_of(group)
@@ -151,6 +153,7 @@ def rescore(
                     result.lenient += 1
             config = dump.settings_for(group)
             seconds = config.scorer.timeout if timeout is None else timeout
+            # Groups of equal settings share one scorer, and with it the processes.
             scorer = shared_scorer(replace(config.scorer, workers=workers, timeout=seconds))
             future = threads.submit(_score_again, group, *question, config, scorer)
             waiting.append((group, future))
@@ -168,6 +171,7 @@ def question_of(group: GroupRecord) -> tuple[Mapping[str, Any], Mapping[str, Any
     """The entry and the task's options, None for the defaults; None if a group's line does not have its question."""
     try:
         entry, config = decode_entry(group.entry), decode_entry(group.task_config)
+        # An entry may lack the name of its task, which the group has.
         metadata = {"source_dataset": group.task, **entry["metadata"]}
         whole = isinstance(entry["question"], str) and isinstance(metadata["source_dataset"], str)
     except (ValueError, KeyError, TypeError, RecursionError):

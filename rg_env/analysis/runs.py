@@ -112,6 +112,7 @@ def _list_run(dump: Path, run_id: str) -> ListedRun:
     """A row of the list: what the manifest says of a run, and the figures of its files."""
     manifest = read_manifest(dump, run_id) or {}
     files = list_files(dump, run_id)
+    # Without a manifest there is an attempt of which nothing is known, so that the run is listed all the same.
     attempts = attempts_of(manifest) or [{}]
     state: str = state_of([dump], run_id, manifest)
     if not state:
@@ -211,5 +212,6 @@ def _last_evaluation(by_step: pl.DataFrame) -> Evaluation | None:
     last = evaluations.filter(pl.col("step").eq_missing(pl.col("step").max()))
     if last.is_empty():
         return None
+    # An evaluation may be of several environments, each with a row.
     largest = last.sort("groups").row(-1, named=True)
     return Evaluation(**{name: largest[name] for name in Evaluation.__dataclass_fields__})

@@ -101,8 +101,10 @@ def render(summaries: Sequence[Summary], width: int) -> Table:
     columns = _COLUMNS | {name: name.replace("pass_at_", "pass@") for name in tries}
     with_interval = _WITH_INTERVAL
     if width < _WIDE:
+        # Names stay whole, at the cost of pass@k and of upstream's score.
         columns = {name: header for name, header in columns.items() if name not in (*tries, "upstream_score")}
         with_interval = ("solve_rate",)
+    # Of one run its total, categories and tasks; of several the total of each.
     alone = len(summaries) == 1
     table = new_table([part or ("" if alone else "checkpoint")], ["items", *columns.values()])
     table.columns[0].no_wrap = True

@@ -98,10 +98,12 @@ def _examine(group: GroupRecord, config: RGDumpConfig, phase: _Phase) -> None:
         if reference is not None:
             result.references += 1
         if answer and reference is not None and rollout.base_score >= _WINS:
+            # The reference answer in another notation is not wrong. Items beyond enough would only take memory.
             is_wrong = canonical(answer) != canonical(reference)
             if is_wrong and len(seen.won.get(answer, ())) < _ENOUGH_ITEMS:
                 seen.won.setdefault(answer, {}).setdefault(group.item, group.group_id)
         if parsed.think is not None and rollout.base_score >= _RIGHT:
+            # Dots and dashes are no reasoning.
             is_empty = not parsed.think.strip(" \t\r\n.…-")
             seen.think[is_empty] += 1
             if is_empty and len(seen.empty) < _EVIDENCE:

@@ -171,6 +171,7 @@ def measure(
     """
     wanted = None if names is None else {*names, "solve_rate"}
     chosen = tuple(each for each in STATISTICS if wanted is None or each.name in wanted)
+    # Rows alone have no settings and no conditions, which only a dump can be asked for.
     dump = rollouts if isinstance(rollouts, Dump) else None
     solved_from = threshold(dump, solved_at)
     # Only the columns that somebody needs are read; words as categories, which take less memory than texts.
@@ -282,7 +283,9 @@ def statistics(
         of_side = tokens.filter(pl.col("solved") == solved)
         for p in PERCENTILES:
             percentiles.append(of_side.quantile(p / 100, "linear").alias(f"tokens_{word}_p{p}"))
+    # Percentiles need the rollouts: unlike means, they are no sums of the groups' values.
     table = table.join(rows.group_by(keys).agg(percentiles), on=keys, nulls_equal=True)
+    # The order of the columns: counts, each mean with its interval, the trend, the percentiles.
     order = ["groups", "rollouts", "steps"]
     for name in names:
         order += [name, f"{name}_low", f"{name}_high"]
@@ -348,6 +351,7 @@ def with_keys(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 
 def _tenth(complexity: pl.Expr) -> pl.Expr:
     """The tenth of the scale: `0.0-0.1` to `0.9-1.0`. A boundary belongs to the upper one, except 1."""
+    # Rounded first: 0.7 - 0.4 is 0.2999… in floating point, and belongs to the tenth that begins at 0.3.
     low = ((complexity * 10_000).round() / 1000).floor().clip(0, 9).cast(pl.Int64)
     return pl.format("0.{}-{}.{}", low, (low + 1) // 10, (low + 1) % 10)
 

@@ -103,6 +103,7 @@ def render_details(
 ) -> Iterator[Table]:
     """All statistics with their confidence intervals, one table per row; `trainer` is from `step_numbers`."""
     for row in frame.iter_rows(named=True):
+        # No step has the number -1: rows that are not by step get none of the trainer's numbers.
         numbers = trainer.get((row["run_id"], row.get("step", -1)), {}) if row["phase"] == Phase.TRAIN else {}
         title = cell(_name_of(row, _keys(frame), names))
         table = new_table([""], ["value", "95% interval"], title=title, title_justify="left")
@@ -226,6 +227,7 @@ def _add_rows(
 
 def _keys(frame: pl.DataFrame) -> list[str]:
     """The columns that identify a row, without the run id of a single run, and the environment if all are rg_dump."""
+    # The first column after the keys: of statistics, of comparisons and of counts.
     end = next(name for name in ("groups", "measure", "kind") if name in frame.columns)
     keys = frame.columns[: frame.columns.index(end)]
     if "run_id" in keys and frame["run_id"].n_unique() == 1:
@@ -257,6 +259,7 @@ def _name_of(row: Row, names: Sequence[str], names_of_runs: Mapping[str, str] | 
 
 def _main_columns(frame: pl.DataFrame) -> dict[str, Show]:
     """How each column shows its cells, by its header. A column that would say nothing is left out."""
+    # Without the ends of the intervals, such as `pass_at_4_low`.
     tries = [name for name in frame.columns if name.startswith("pass_at_") and name[8:].isdigit()]
     columns: dict[str, Show] = {"groups": partial(_figure, "groups")}
     columns["solved"] = _solved
@@ -293,6 +296,7 @@ def _solved(row: Row) -> str:
     share, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
     if low is None:
         return rate(share)
+    # Half of the interval, in points.
     margin = f"±{50 * (high - low):.0f}"
     if share == 0:
         margin = f"≤{100 * high:.0f}"

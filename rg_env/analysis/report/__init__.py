@@ -112,6 +112,7 @@ def _settings(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "tasks", ", ".join(tasks[:_TASKS_SHOWN]) + others
     for name, path in _SETTINGS.items():
         value: Any = manifest.get("settings")
+        # A manifest may come from anywhere: any part of the path may be missing, or no mapping.
         for key in path.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None
         if value is True or value is False:

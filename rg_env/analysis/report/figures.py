@@ -59,6 +59,7 @@ def sections(measured: Measured) -> list[dict[str, Any]]:
         "lengths": _lengths(measured.rollouts),
     }
     headlines = statistics(measured, "phase")
+    # `rle_id` numbers the runs as they come: they stay in the order of reading, not in that of their names.
     headlines = headlines.sort(pl.col("run_id").rle_id(), pl.col("phase") != Phase.TRAIN.value, maintain_order=True)
     result = []
     for headline in headlines.iter_rows(named=True):
@@ -133,6 +134,7 @@ def _heat(groups: pl.DataFrame) -> pl.DataFrame:
 def _lengths(rollouts: pl.DataFrame) -> pl.DataFrame:
     """The bars of the histogram of lengths: which share of the correct and of the wrong rollouts is in each."""
     length, solved = pl.col("response_tokens"), pl.col("solved")
+    # Tokens for each bar: the least with which there are not too many bars.
     width = ((length.max() - 1) // LENGTH_BARS + 1).clip(1).over(_SECTION)
     known = rollouts.select(*_SECTION, "response_tokens", "solved").drop_nulls("response_tokens")
     start = (length // width * width).alias("from")

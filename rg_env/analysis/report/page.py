@@ -33,6 +33,7 @@ def page(title: str, summary: Mapping[str, Any], groups: Sequence[Mapping[str, A
     scripts = []
     for name, file in _VENDORED.items():
         scripts.append(f"/*\n{_asset(f'vendor/{name}.LICENSE')}*/\n{_asset(f'vendor/{file}')}")
+    # Our scripts in one function, so that none of their names is global.
     scripts.append(f'(() => {{\n"use strict";\n{own}\n}})();')
     # The security policy allows these scripts by their digests, so they are embedded below byte for byte.
     digests = [f"'sha256-{_base64(sha256(script.encode()).digest())}'" for script in scripts]

@@ -40,6 +40,7 @@ def groups_to_show(
         measured: what was measured of the dump, with `solved_at`.
         budget: maximum number of characters of all texts.
     """
+    # Chosen from the ledger alone, so that the same dump gives the same groups; the texts come last.
     rows = measured.rollouts.select(GROUP, "run_id", "phase", "step").unique(GROUP, keep="first", maintain_order=True)
     every = rows.sort("run_id", pl.col("phase") != Phase.TRAIN.value, "step", maintain_order=True)[GROUP].to_list()
     chosen = every if len(every) <= most else [every[k * len(every) // most] for k in range(most)]
@@ -68,6 +69,7 @@ def _add_texts(groups: list[Group], dump: Dump, budget: int) -> int:
             stride *= 2
             kept = {k: text for k, text in kept.items() if k % stride == 0}
             size = sum(len(str(text)) for text in kept.values())
+    # Only now does a group get its text, since any of them may have lost it above.
     for k, text in kept.items():
         of_repetition = text.pop("rollouts")
         groups[k] |= text

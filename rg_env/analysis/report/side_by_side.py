@@ -73,6 +73,7 @@ def _parts(measured: Measured, run_ids: Sequence[str]) -> Iterator[_Part]:
         last = {run_id: _at_step(part, part.groups["step"].max()) for run_id, part in evaluated.items()}
         yield _Part(Phase.EVAL.value, environment, "last", last)
         first = {run_id: _at_step(part, part.groups["step"].min()) for run_id, part in evaluated.items()}
+        # Where every run has a single evaluation, the first is the last.
         if any(first[run_id].groups.height < part.groups.height for run_id, part in evaluated.items()):
             yield _Part(Phase.EVAL.value, environment, "first", first)
     for environment in sections.filter(phase=Phase.TRAIN.value)["environment"]:
@@ -87,6 +88,7 @@ def _part_of(measured: Measured, run_id: str, phase: str, environment: str) -> M
 
 
 def _at_step(part: Measured, step: Any) -> Measured:
+    # The step of an evaluation of a model is null, which equals nothing in an ordinary comparison.
     is_at_step = pl.col("step").eq_missing(step)
     return replace(part, rollouts=part.rollouts.filter(is_at_step), groups=part.groups.filter(is_at_step))
 
@@ -102,12 +104,14 @@ def _comparison(part: _Part, unmatched: Sequence[str]) -> dict[str, Any]:
             by_task.setdefault(row["task"], {})[run_id] = row
     differences = _differences(part, unmatched)
 
+    # A row for each measure that some run has.
     rows_of_totals = []
     for measure in measures:
         values = [_value(totals[run_id], measure) for run_id in part.of_run]
         if any(values):
             between = [differences[run_id].get(("", measure)) for run_id in part.of_run]
             rows_of_totals.append({"measure": measure, "values": values, "differences": between})
+    # A row for each task that some run has; another run has no value there.
     rows_of_tasks = []
     for task in sorted(by_task):
         values = [_value(by_task[task].get(run_id, {}), measures[0]) for run_id in part.of_run]
@@ -131,6 +135,7 @@ def _differences(part: _Part, unmatched: Sequence[str]) -> dict[str, dict[tuple[
     """By run and then by task and measure the difference from the first run; "" is for all tasks together."""
     (first_id, first), *others = part.of_run.items()
     differences: dict[str, dict[tuple[str, str], dict[str, Any]]] = {run_id: {} for run_id in part.of_run}
+    # Another seed changes more than the intervals would cover: see the module's docstring.
     if part.phase == Phase.TRAIN:
         return differences
     for run_id, other in others:
@@ -166,6 +171,7 @@ def _settings_of(run: Run | None) -> dict[str, str]:
         return {}
     settings = {"model": run.model}
     for name, value in _flat(run.manifest.get("settings"), ""):
+        # Reports are shared, and a path tells the names of a machine's users.
         is_place = name.endswith(_NAMES_AND_PLACES) or (isinstance(value, str) and value.startswith("/"))
         if not is_place:
             settings[name.removeprefix(f"{PREFIX}.")] = as_text(value)
