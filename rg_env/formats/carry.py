@@ -59,6 +59,7 @@ def restored(values: Any, texts: Sequence[object]) -> GroupRecord:
         group = from_line(GroupRecord, _encode({**values["group"], "rollouts": [rollout]}))
     except (KeyError, TypeError, ValueError, OverflowError, NewerSchemaError) as error:
         raise ValueError(f"the values of rg_env's record do not fit ({error})") from None
+    # It becomes a part of file names, and the document may come from anywhere.
     if not re.fullmatch(r"[\w.-]{1,200}", group.run_id):
         raise ValueError("the run id is not a name")
     return group
@@ -97,6 +98,7 @@ def export_records(
                 yield document(group, rollout, models.get(group.run_id, ""))
 
     result.without_text = sum(not record.text for record in dump.ledger())
+    # Asked before anything is made: without a text there is neither a file nor a folder.
     if next(dump.groups(), None) is None:
         return result
     with new_file(out) as draft:

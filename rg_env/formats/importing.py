@@ -133,8 +133,10 @@ def _write_runs(runs: Runs, out: Path, imported: dict[str, Any], result: Importe
             write_manifest(out, run_id, {"attempt": 1, "kind": "import", "imported": imported})
             with DumpWriter(out, run_id, 1) as writer:
                 for call, rows in enumerate(of_run.values()):
+                    # Waited for one by one: unlike training, an import ends with the first error of the disk.
                     if not writer.submit([_joined(rows, run_id, call, result)]).result():
                         raise DumpError(f"{out} cannot be written: is the disk full?")
+    # An interrupt, too: half an import would look like a whole one.
     except BaseException:
         for path in out.iterdir():
             path.unlink()
@@ -175,6 +177,7 @@ class _Reader:
 
     def __init__(self, source: Path, format: Format) -> None:
         self._format, self._source, self._paths = format, source, [source]
+        # The name of the source, as far as it can stand in file names; for records that do not name their run.
         self._run_id = re.sub(r"[^\w.-]", "-", source.resolve().name.partition(".json")[0])[:100] or "imported"
         if source.is_dir():
             self._paths = sorted({path for pattern in format.files for path in source.rglob(pattern)})
@@ -201,6 +204,7 @@ class _Reader:
                     if rollout.status is Status.UNSCORED:
                         result.unscored += 1
                     for key in list(result.lacks):
+                        # One rollout that has it is enough; the key may be one of the group or of the rollout.
                         if getattr(row, key, getattr(rollout, key, None)) not in (None, "", "{}"):
                             del result.lacks[key]
                     same = [getattr(row, key) for key in _SAME_IN_A_GROUP]
@@ -209,6 +213,7 @@ class _Reader:
                         same.append(rollout.prompt)
                     digest = blake2b(msgspec.json.encode(same), digest_size=16).digest()
                     runs[row.run_id or self._run_id][digest].append(row)
+                # Bytes from the start of the file, which name a group of Atropos: its lines have no id.
                 place += len(content)
         return runs
 
@@ -244,6 +249,7 @@ def _table(path: Path) -> io.BytesIO:
             table = pl.read_parquet(file)
     except pl.exceptions.PolarsError as error:
         raise DumpError(f"{path} is not a whole parquet file ({str(error).partition(chr(10))[0]})") from None
+    # There a null is a reward that is not known, and the column must stay for `trl_rows` to count it.
     numbers = {name for name, kind in table.schema.items() if kind.is_float()}
     lines = io.BytesIO()
     for row in table.iter_rows(named=True):

@@ -57,6 +57,7 @@ def as_messages(messages: Iterable[Any]) -> list[dict[str, Any]]:
     for message in messages:
         reasoning = get(message, "reasoning_content", str)
         content = get(message, "content", str | list[dict[str, Any]])
+        # Both forms of OpenAI's messages: a text, or a list of texts and images.
         pieces = content if isinstance(content, list) else [{"text": content}]
         calls = [get(call, "function") or call for call in get_objects(message, "tool_calls")]
         lines = [f"<think>{reasoning}</think>"] if reasoning else []
@@ -89,6 +90,7 @@ def one_rollout(
     known = {name: value for name, value in facts.items() if value is not None}
     rollout = {"repetition": 0, **scores, "status": status, "conversation": conversation, **known}
     known = {name: value for name, value in group.items() if value is not None and value != ""}
+    # A single rollout has no outcome and no signal: `import_records` sets these, and the id, once the group is whole.
     values = {"run_id": "", "task": ENVIRONMENT, **known, "group_id": "", "environment": ENVIRONMENT}
     values |= {"item_id": values["task"], "outcome": "mixed", "no_signal": False, "rollouts": [rollout]}
     return msgspec.convert(values, GroupRecord)

@@ -23,6 +23,7 @@ def trl_rows(row: dict[str, Any], path: Path, place: int) -> Iterator[GroupRecor
     """Read the rollout of a row of `completions_*.parquet`, whose reward is the only column of numbers beside step and
     advantage: how several rewards were weighted is not saved.
     """
+    # A null is a reward of this row that is unknown: `_table` has left out the nulls of all other columns.
     rewards = [name for name, cell in row.items() if isinstance(cell, float | None) and name not in _NO_REWARDS]
     reward = get_reward(row, rewards[0]) if len(rewards) == 1 else math.nan
     prompt = _trl_messages(row, "prompt", "user")
@@ -54,6 +55,7 @@ def skyrl_rows(row: dict[str, Any], path: Path, place: int) -> Iterator[GroupRec
     facts["uid"] = facts.get("item")
     reason = row.get("stop_reason")
     conversation = _one_turn(row["input_prompt"], row["output_response"])
+    # An empty list is no score: its sum is unknown, not 0.
     reward = sum(get_reward({"score": number}, "score") for number in each or [None])
     yield one_rollout(conversation, reward, facts, stop_reason=reason, truncated=reason == "length", turns=1)
 

@@ -26,6 +26,7 @@ _LIMITS = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_toke
 
 def episode_of(group: GroupRecord, rollout: RolloutRecord, model: str) -> dict[str, Any]:
     """Make the episode of a rollout, with one trace."""
+    # A graph without branches: each message has the one before it as its parent.
     nodes: list[dict[str, Any]] = []
     asked = len(rollout.prompt)
     for number, message in enumerate(rollout.conversation):
@@ -35,6 +36,7 @@ def episode_of(group: GroupRecord, rollout: RolloutRecord, model: str) -> dict[s
             content["tool_call_id"] = ""
         sampled = number >= asked and role == "assistant"
         nodes.append({"parent": number - 1 if number else None, "message": content, "sampled": sampled})
+    # A call for each turn of the model; why it stopped is known of the last one only.
     calls = [{"node": number, "model": model or None} for number, node in enumerate(nodes) if node["sampled"]]
     if calls and rollout.stop_reason in _REASONS:
         calls[-1]["finish_reason"] = rollout.stop_reason
@@ -120,6 +122,7 @@ def _group(episode: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
         "entry": answer_entry(get(task, "data.answer")),
     }
     row = get(task, "data.item")
+    # Tasks made of our rows carry the row as a text; anything else ends in the same exception.
     with suppress(orjson.JSONDecodeError):
         facts |= item_facts(orjson.loads(row if isinstance(row, str) else ""))
     uid = get(episode, "group.id") or get(task, "key") or get(task, "hash")
