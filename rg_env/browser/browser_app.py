@@ -105,6 +105,7 @@ class Browser(App[RGEnvError]):
                     yield Static()
         placeholder = "task = 'gcd' AND step > 10 /some words"
         yield Input(id="line", compact=True, select_on_focus=False, placeholder=placeholder)
+        # The page of keys is made of the bindings, so that it lacks none.
         keys: dict[str, list[str]] = {}
         for binding in Binding.make_bindings(self.BINDINGS):
             keys.setdefault(binding.description, []).append(self.get_key_display(binding))
@@ -137,8 +138,10 @@ class Browser(App[RGEnvError]):
     @work(thread=True, exclusive=True)
     def _find_in_thread(self, query: Query, *, reload: bool) -> None:
         """Find the rows that match; with `reload`, in the dump as it is now."""
+        # A thread cannot be ended from outside: it looks itself whether a newer search has replaced it.
         worker = get_current_worker()
         try:
+            # An open dump does not change: what was written since is seen by a new one only.
             dump = self._open() if reload else self._dump
             damaged = dump.findings().counts["damaged_line"]
             every = query.rows(dump, self._sort)
@@ -154,6 +157,7 @@ class Browser(App[RGEnvError]):
         except RGEnvError as error:
             self.call_from_thread(self.exit, error)
             return
+        # A newer search shows its own rows, and these must not come after them.
         if not worker.is_cancelled:
             self.call_from_thread(self._show, dump, damaged, every.height, rows)
 
@@ -162,6 +166,7 @@ class Browser(App[RGEnvError]):
         selected = self.rows["group_id"][self.place] if self.place < self.rows.height else None
         self._dump, self._damaged, self._total, self.rows, self.busy = dump, damaged, total, rows, False
         place = rows["group_id"].index_of(selected) if selected is not None else None
+        # No page begins there, so that `_go` loads the page anew.
         self._first = -1
         self._go(place or 0)
 
@@ -174,6 +179,7 @@ class Browser(App[RGEnvError]):
         if first != self._first:
             self._first = first
             page = [list(_cells(row)) for row in self.rows[first : first + PAGE].iter_rows(named=True)]
+            # With the columns, whose widths are those of this page.
             self._table.clear(columns=True)
             for number, (name, limit) in enumerate(_COLUMNS.items()):
                 widest = max([len(name), *(cells[number].cell_len for cells in page)])
@@ -210,6 +216,7 @@ class Browser(App[RGEnvError]):
         messages = prompt(self._group) if self._group else []
         self.query_one("#facts", Static).update(_content(facts))
         self.query_one("#prompt Static", Static).update(_content("\n".join(map(": ".join, messages))))
+        # The worst rollout, beside the best one.
         self._right = len(self._group.rollouts) - 1 if self._group else 0
         self._refresh_panes()
 
@@ -245,6 +252,7 @@ class Browser(App[RGEnvError]):
         self._find()
 
     def action_clear(self) -> None:
+        # First what lies over the list, then the filter: one key for both, from the outside inward.
         opened = self.query(".open")
         if opened:
             opened.remove_class("open")
@@ -263,6 +271,7 @@ class Browser(App[RGEnvError]):
             places = self.rows.select(pl.arg_where(_SOUGHT[sought])).to_series().to_list()
         below = [place for place in places if place > self.place]
         above = [place for place in places if place < self.place]
+        # The one after the last is the first.
         others = below + above
         if others:
             self._go(others[0])

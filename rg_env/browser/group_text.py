@@ -46,6 +46,7 @@ class Query:
     text: str = ""
 
     def __post_init__(self) -> None:
+        # Parsed only to raise: an invalid condition is refused where it is typed.
         if self.condition:
             parse_condition(self.condition)
 
@@ -207,6 +208,7 @@ def group_lines(
     if repetition is not None and all(rollout.repetition != repetition for rollout in group.rollouts):
         yield f"-- this group has no rollout {repetition}"
     for place, rollout in ranked(group):
+        # Of one rollout the place is `best of 1`, so that it is shown once.
         is_shown = every_rollout or place.startswith(("best", "worst"))
         if repetition is not None:
             is_shown = rollout.repetition == repetition
