@@ -102,6 +102,7 @@ def _copy_text(entry: Entry) -> Iterator[str]:
     yield from (text, text.rstrip("."))
     # The first two letters of each word swapped, the last two words swapped, and each word written backward.
     yield re.sub(r"\b(\w)(\w)", r"\2\1", text)
+    # Bounded repeats keep the search linear in the text, which may come from anywhere.
     yield re.sub(r"\b(\w{1,40}) (\w{1,40})(\W{0,9})$", r"\2 \1\3", text)
     yield " ".join(word[::-1] for word in text.split())
 
@@ -118,6 +119,7 @@ def _swap_letters(entry: Entry) -> Iterator[str]:
 
 def _change_letter_by_letter(entry: Entry) -> Iterator[str]:
     """One letter of the goal after the other, from the left or from the right, words or not."""
+    # At most 100 letters: the answer grows with their square, and an entry may come from anywhere.
     start, goal = (entry["metadata"][name][:100] for name in ("start_word", "end_word"))
     from_left = [goal[:count] + start[count:] for count in range(len(goal) + 1)]
     from_right = [start[:count] + goal[count:] for count in range(len(goal), -1, -1)]

@@ -104,6 +104,7 @@ def read(text: str, grammar: Grammar) -> Expression:
     _check_text(text, grammar)
     try:
         tree = ast.parse(text, mode="eval")
+    # MemoryError is how CPython's parser reports nesting that is too deep.
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise Refusal(_reason_unreadable(text)) from None
     return _TreeReader(text, grammar).read(tree.body)
@@ -148,6 +149,7 @@ class _TreeReader:
                 return self._call(name, node.args, depth + 1)
             case ast.Name(name):
                 return self._name(name)
+            # By exact type: True is an int, too.
             case ast.Constant() if type(node.value) in (int, float):
                 return self._number(self._source(node))
         # Anything else that Python has, such as attributes, subscripts and comparisons.
@@ -254,6 +256,7 @@ class _TreeReader:
         if sign == "/":
             if right.value == 0:
                 raise Refusal("it divides by zero")
+            # A quotient is a product with numerator and denominator of the divisor exchanged.
             inverse = None if right.value is None else 1 / right.value
             right = Expression("", right.bottom, right.top, inverse)
         value = None
@@ -270,6 +273,7 @@ class _TreeReader:
             magnitude = float(min(abs(exponent.value), Fraction(limit + 1)))
         if magnitude > limit:
             raise Refusal(f"an exponent is larger than {limit}")
+        # The exponent may be negative, which exchanges numerator and denominator: both get the larger bound.
         size = max(base.top, base.bottom) * magnitude
         return self._bound(size, size, None, text)
 

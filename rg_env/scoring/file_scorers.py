@@ -88,6 +88,7 @@ class FileScorers:
         return self._functions[scorer]
 
     def close(self) -> None:
+        # First: a function that is set up while others close is closed at once.
         self._is_closed = True
         for function in list(self._functions.values()):
             function.close()
@@ -96,6 +97,7 @@ class FileScorers:
 def _as_answer_score(result: GuardedScore) -> AnswerScore:
     if result.value is None:
         return AnswerScore.without_score(Status(result.status), result.detail, result.excused)
+    # `guarded` takes several named numbers, of which none is the score.
     if isinstance(result.value, dict):
         return AnswerScore.without_score(Status.ERROR, "the scorer of a file must return a number, not several")
     score = min(1.0, max(0.0, result.value))

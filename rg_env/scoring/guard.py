@@ -74,6 +74,7 @@ def check_size(entry: Entry) -> None:
     task = entry["metadata"]["source_dataset"]
     if task not in AUDITED_TASKS:
         return
+    # Whether this process reads entries of the task; all others are only handed on.
     is_read = any(task in table for table in (CHECKS, REWRITES, ENTRIES, CHEAP, CORRECTIONS))
     limit = _LARGER_ENTRIES.get(task, _LARGEST_ENTRY) if is_read else _LARGEST_UNREAD
     size = len(pickle.dumps(dict(entry)))
@@ -100,12 +101,14 @@ def admit(entry: Entry, answer: str) -> tuple[dict[str, Any], str, str]:
     own = entry.get("answer")
     if task in AUDITED_TASKS and not isinstance(own, str) and (own is not None or task not in _WITHOUT_ANSWER):
         raise BrokenEntry(f"the entry is not a valid {task} item: it has no answer")
+    # A bound for the item's own answer, which the rules below read in this process.
     longest_own = _LONGEST_UNREAD_ANSWER
     if task in CHECKS or task in REWRITES or task in ENTRIES:
         longest_own = _LONGER_OWN_ANSWERS.get(task, _LONGEST_OWN_ANSWER)
     if isinstance(own, str) and len(own) > longest_own:
         raise BrokenEntry(f"the entry's own answer has more than {longest_own} characters")
     try:
+        # A new dict, whatever mapping the entry is: the worker unpickles it.
         entry = dict(ENTRIES[task](entry) if task in ENTRIES else entry)
     except Exception as error:  # an entry can hold anything
         raise _broken(task, error) from None
@@ -171,15 +174,18 @@ def _rewrite_list(
     pattern = re.compile(plain, re.ASCII)
 
     def rewrite(entry: Entry, answer: str) -> str:
+        # Compared as the scorer compares: what it accepts unread reaches it unchanged.
         for right in right_answers(entry):
             if answer == right or (strips and answer.strip() == right.strip()):
                 return right
         text = answer.strip(" \t\r\n")
+        # Written anew from its values. Three quotes begin one text in Python, but two texts in the pattern.
         if _LITERAL.fullmatch(text) and "'''" not in text and '"""' not in text:
             try:
                 return repr(ast.literal_eval(text))
             except (ValueError, SyntaxError, RecursionError, MemoryError):
                 pass
+        # In the notation that the question asks for, which the scorer cannot evaluate either: it gets a score for that.
         if pattern.fullmatch(answer.strip()):
             return UNREADABLE
         raise Refusal(f"the answer is neither {described} nor a list of whole numbers or texts in quotes")
@@ -213,6 +219,7 @@ _LARGEST_POWER = 10_000
 def _read_answer(entry: Entry, answer: str, **allowed: Any) -> Expression:
     """Read an answer, with limits of at least twice the size of the stored answer."""
     own = str(entry["answer"])
+    # Cut, since an entry may hold a number of any length; six digits are more than any power of upstream's.
     powers = [int(digits[:6]) for digits in _POWER.findall(own)]
     largest_power = max(powers, default=0)
     tokens = len(TOKEN.findall(own))
@@ -446,6 +453,7 @@ def _numbers(text: str) -> list[float]:
 
 def _are_other_factors(entry: Entry, answer: str) -> bool:
     factors = [factor.strip() for factor in answer.split("×")]
+    # Before the product, which takes time by the square of the length.
     if len(entry["answer"]) > 10_000:
         raise ValueError("its answer is too long")
     number = math.prod(int(factor) for factor in entry["answer"].split("×"))
@@ -455,6 +463,7 @@ def _are_other_factors(entry: Entry, answer: str) -> bool:
 
 def _has_few_turns(entry: Entry, answer: str) -> bool:
     repeats = re.findall(r"\d+", answer)  # of any alphabet, as the scorer reads them
+    # Before `int`, which refuses long numbers with an exception.
     if max(map(len, repeats), default=0) > 4:
         return False
     return len(answer.split()) + sum(map(int, repeats)) <= _MOST_TURNS

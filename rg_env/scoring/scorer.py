@@ -61,6 +61,7 @@ def _connect_runners_log() -> None:
     log = logging.getLogger("rg_env.runner")
     log.addHandler(_ToLoguru())
     log.setLevel(logging.DEBUG)
+    # loguru decides what is shown, and a handler of the root logger would show it a second time.
     log.propagate = False
 
 
@@ -91,9 +92,12 @@ class Scorer(AbstractContextManager["Scorer"]):
         self.workers = workers_for(workers, usable_cores())
         self._baselines: dict[bytes, asyncio.Task[float | None]] = {}
         self._places = asyncio.Semaphore(self.workers)
+        # All pools share the places: together they score no more than `workers` answers at once. The modules are asked
+        # for when a server starts: a user's may be imported after this scorer was made.
         self._pool = ScorerPool(self._places, timeout, _upstream_modules)
         # Tasks that users' modules bring evaluate what they like, so each answer gets a process of its own.
         self._guests = ScorerPool(self._places, timeout, _all_modules, fresh=True)
+        # Users' tasks whose class says that they evaluate nothing share workers.
         self._unfresh_guests = ScorerPool(self._places, timeout, _all_modules)
         self._prepared_pools: dict[bytes, ScorerPool] = {}
         """Pools with a prepared server, by target: a task with its default options. The first is the least recently
@@ -165,6 +169,7 @@ class Scorer(AbstractContextManager["Scorer"]):
             raise ConfigError(
                 f"a response must be a string, not {type(text).__name__}; a request that failed is Verdict.no_response"
             )
+        # Of a response, what is too long is a violation; of an answer alone, `_refuse_length` rejects it.
         longest = guard.longest(entry, self._settings.max_answer_chars)
         parsed = parse_response(text, prefilled_think, longest, format)
         if parsed.answer is None:
@@ -222,6 +227,7 @@ class Scorer(AbstractContextManager["Scorer"]):
         task, partial_credit = _task_of(entry), self._settings.partial_credit
         if result.raw is None or result.tagged is None or partial_credit == "upstream":
             return result
+        # With `partial_credit=none`, so that no partial score lies beyond it.
         baseline: float | None = 1.0
         if partial_credit == "calibrated":
             baseline = await self._baseline(entry, target) if task in CHEAP else 0.0
@@ -231,6 +237,7 @@ class Scorer(AbstractContextManager["Scorer"]):
 
     async def _baseline(self, entry: Mapping[str, Any], target: bytes) -> float | None:
         """Score an item's cheap policies, once and in a task of its own; the best score, None if that failed."""
+        # By the whole entry and its options, not by an id: an entry may come from anywhere and say anything of itself.
         key = blake2b(pickle.dumps((target, dict(entry))), digest_size=16).digest()
         if key not in self._baselines:
             self._baselines[key] = asyncio.create_task(self._compute_baseline(key, entry, target))
@@ -245,6 +252,7 @@ class Scorer(AbstractContextManager["Scorer"]):
             if scored.status in (Status.TIMEOUT, Status.CRASHED):
                 self._baselines.pop(key, None)  # the next to ask tries again
                 return None
+            # With the same rule of both forms as for answers, and without a baseline, which this is.
             best = max(best, base_score(task, scored.raw or 0.0, scored.tagged or 0.0, 0.0))
         return best
 
@@ -255,6 +263,7 @@ class Scorer(AbstractContextManager["Scorer"]):
         task = _task_of(entry)
         try:
             pool = await self._pool_for(task, target)
+            # No `await` between pool and job: a prepared pool without jobs may be ended to make room for another.
             request = pickle.dumps(guard.admit(entry, answer))
             forms = await pool.run(target, request, _check_forms)
         except Refusal as refusal:

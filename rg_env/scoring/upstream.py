@@ -40,6 +40,7 @@ def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Fo
             entry, raw, tagged = pickle.loads(request)
         except Exception as error:  # the entry has something that this process cannot make
             return describe(error, LONGEST_REASON)
+        # Taken before the scorer gets the entry, which it may change.
         own = entry.get("answer")
         # A scorer may change the entry, so each form gets a new one.
         entry_of_tagged, _, _ = pickle.loads(request)
@@ -61,5 +62,6 @@ def score_form(dataset: Any, entry: dict[str, Any], text: str) -> FormScore:
         if (number := number_of(value)) is None:
             return f"the scorer returned {value!r:.60}, which is not a score"
         return min(1.0, max(0.0, number))
+    # A scorer that calls `exit` must not end the worker.
     except BaseException as error:
         return describe(error, LONGEST_REASON)
