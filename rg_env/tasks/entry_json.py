@@ -62,6 +62,7 @@ def decode_entry(text: str) -> Any:
 
 def _pack(value: Any) -> Any:
     kind = type(value)
+    # By exact type: subclasses are made plain at the end.
     if kind is str or kind is int or kind is bool or value is None:
         return value
     if kind is float and math.isfinite(value):
@@ -82,6 +83,7 @@ def _pack(value: Any) -> Any:
         return {_TAGS[kind]: sorted(map(_pack, value), key=json.dumps)}
     if kind in _TAGS:  # float, Fraction, Decimal
         return {_TAGS[kind]: str(value)}
+    # By name, so that NumPy is not imported for this.
     if kind.__module__ == "numpy" and hasattr(value, "item") and value.ndim == 0:
         return _pack(value.item())
     # Subclasses, such as Counter, become the plain type.

@@ -120,6 +120,7 @@ class Item:
             ConfigError: the row was not made by `ReasoningGymDataset`.
         """
         try:
+            # A row of another origin fails somewhere here, and all of these failures get one message.
             assert isinstance(info, Mapping)
             values: dict[str, Any] = {name: info[column] for column, name in _COLUMNS.items()}
             values["entry"] = decode_entry(values["entry_json"])

@@ -82,6 +82,7 @@ class ItemStream:
             ConfigError: why the task cannot be used.
         """
         faults = _Faults(self._max_prompt_length)
+        # The faults are counted here alone: a task that has made one item is not given up later.
         for number in self._numbers(0):
             item = self._draw(number, faults)
             if item is None:
@@ -112,6 +113,7 @@ class ItemStream:
                 return item
         # Every index has an item: a loader that lacks one row would stop training.
         self._warn("no draw fits row {}; such rows repeat its first item", index)
+        # With the index in its id, since no two rows may have the same one.
         return replace(self.first, id=f"{self.first.id}#{index}")
 
     def _numbers(self, index: int) -> range:
@@ -139,9 +141,10 @@ class ItemStream:
         for redraw in range(MAX_REDRAWS):
             try:
                 # Encoded at once: an entry that cannot be written is a draw that failed.
-                seed = hash64("item", self.seed, self.split, self.task, number, redraw) >> 32
+                seed = hash64("item", self.seed, self.split, self.task, number, redraw) >> 32  # NumPy takes 32 bits
                 entry = self._dataset.make(seed, item_id)
                 entry_json = encode_entry(entry)
+            # Some tasks refuse many draws: neither a fault nor worth a line in the log.
             except UnusableItemError:
                 continue
             except (OSError, MemoryError):  # not the item's fault

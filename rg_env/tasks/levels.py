@@ -90,6 +90,7 @@ def scale_of(task: str, fixed_options: Mapping[str, Any]) -> Scale | None:
         if attribute.name in usable and not is_fixed:
             low, high = usable[attribute.name]
             free.append(replace(attribute, low=low, high=high))
+    # Also where no attribute is free: `all` of nothing is true.
     if all(attribute.low == attribute.high for attribute in free):
         return None
 

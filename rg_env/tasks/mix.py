@@ -91,6 +91,7 @@ class TaskMix:
         chosen: dict[str, TaskSpec] = {}
         for entry, names, is_exact in selections:
             for name in names:
+                # An exact name wins over all patterns, wherever they stand; between equals the later one does.
                 if is_exact or name not in chosen or not chosen[name].named:
                     options = {} if entry.file else check_options(name, entry.options)
                     chosen[name] = TaskSpec(name, entry.weight, options, named=is_exact, file=entry.file)
@@ -100,6 +101,7 @@ class TaskMix:
         kept = sorted((task for task in chosen.values() if task.weight > 0), key=lambda task: task.name)
         if not kept:
             raise ConfigError("tasks: the weights sum to 0; give at least one task a weight above 0")
+        # With an infinite sum, `pick` would take the last task.
         if math.isinf(sum(task.weight for task in kept)):
             raise ConfigError("tasks: the sum of the weights is too large; divide all of them by the same number")
         for task in kept:
@@ -266,6 +268,7 @@ def _select(entry: TaskSpec) -> _Selection:
         matching = fnmatch.filter(categories, selector)
         if not matching:
             raise ConfigError(f"tasks: the pattern {selector!r} matches no task; `rg-env tasks` lists them")
+    # A pattern is no decision for a task whose scores cannot be trusted.
     sound = [name for name in matching if soundness_of(name) is not Soundness.UNSOUND]
     if not sound:
         raise ConfigError(

@@ -118,11 +118,13 @@ def _check_scorer(place: str, scorer: str) -> None:
         choices = [*OWN_SCORERS, "module.function"]
         raise ConfigError(f"{place}.scorer={scorer!r}{did_you_mean(scorer, choices, _list_names(choices))}")
     try:
+        # Imported in this process, too, so that a wrong name ends the start and not the first answer.
         function = getattr(importlib.import_module(module), name, None)
     except Exception as error:  # whatever a user's module raises
         raise ConfigError(f"{place}.scorer={scorer!r}: {describe(error)}") from error
     if not callable(function):
         raise ConfigError(f"{place}.scorer={scorer!r}: the module {module} has no function {name!r}")
+    # Only after it has been imported and found: entries may name what is in this set.
     _allowed.add(scorer)
 
 
@@ -169,6 +171,7 @@ def _read(task: str, file: QuestionFile, path: Path, version: tuple[int, int]) -
             try:
                 rows.append(_check_row(number, columns, file))
             except ValueError as fault:
+                # All rows are read before the first fault is raised: the message says how many more there are.
                 faults.append(f"row {number}: {one_line(fault)}")
     except (OSError, csv.Error, UnicodeDecodeError) as error:
         after = f" after row {len(rows)}" if rows else ""
@@ -194,6 +197,7 @@ def _reader_of(place: str, path: Path) -> Callable[[Path], Iterator[tuple[int, o
 
 
 def _json_lines(path: Path) -> Iterator[tuple[int, object]]:
+    # The encoding drops the byte order mark that some programs write.
     with path.open(encoding="utf-8-sig") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():

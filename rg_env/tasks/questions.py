@@ -132,6 +132,7 @@ class QuestionStream:
 
 def _rows_of_split(task: str, file: QuestionFile, split: Split, read: Rows) -> Sequence[Row]:
     if file.eval_path is None:
+        # Without a file for evaluation, the same rule as for drawn items takes a part of the rows.
         rows = [row for row in read.rows if split_of(task, row.question) is split]
         if not rows and split is Split.EVAL:
             raise ConfigError(

@@ -75,6 +75,7 @@ def check_name(name: str) -> None:
     Raises:
         ConfigError: with the nearest known names; or reasoning-gym has another version than the audited one.
     """
+    # The mistakes that have an answer of their own come first, then the name that is merely unknown.
     if name.endswith((".csv", ".jsonl", ".parquet")):
         in_mix = f"{{mine: {{file: {{path: {name}, …}}}}}}"
         raise ConfigError(f"{name!r} is no task; a file of questions has a name in the mix, such as {in_mix}")

@@ -135,6 +135,7 @@ def solve_swap(
             for there in near:
                 if not here & mine or there & occupied:
                     continue
+                # One bit goes out and another in: the knight has moved.
                 moved = mine ^ here ^ there
                 state = (moved, blacks, False) if is_whites_turn else (whites, moved, True)
                 if state not in seen:
@@ -167,6 +168,7 @@ def _moves_up_to(last: _Move | None, squares: list[str]) -> list[tuple[str, str,
 def _sort_fonts(dataset: Any) -> None:
     """figlet_font: it chooses from fonts in the order of the file system, and from those added to this machine."""
     item = type(dataset).__getitem__
+    # Fonts that pyfiglet brings and that upstream can read: the same on every machine.
     packaged = {file.name.split(".")[0] for file in importlib.resources.files("pyfiglet.fonts").iterdir()}
     readable = set(item.__globals__["OK_FONTS"])
     override(dataset, __getitem__=with_globals(item, OK_FONTS=sorted(packaged & readable)))

@@ -90,6 +90,7 @@ class UpstreamDataset:
             # The class of the warm instance, in which the fixes are.
             if self.task in COMPUTED_AT_CREATION:
                 dataset = type(warm)(config)
+                # The warm instance's: mended for list_functions (`_own_random`), and loaded only once.
                 if hasattr(warm, "_generators"):
                     dataset._generators = warm.generators
                 entry = dataset[seed % config.size]
@@ -105,6 +106,7 @@ class UpstreamDataset:
         if isinstance(answer, str) and not answer.strip():
             raise UnusableItemError("its answer is empty, which no response may be")
         entry["metadata"].setdefault("source_dataset", self.task)
+        # Last, so that the stored answer is the corrected one wherever the item goes.
         return correct(dict(entry), getattr(config, "male_names", None))
 
     @functools.cached_property

@@ -133,12 +133,14 @@ def _interval(entry: Entry) -> tuple[dict[str, Any], str]:
         raise ValueError("the question has no start, end and format")
     texts, unit = span.groups(), unit_match[1]
     start, end = (datetime.strptime(text, pattern) for text in texts)
+    # Why the question has no clear answer; of several reasons the last one is given.
     unclear = ""
     difference = end - start
     if "%d" not in pattern:
         difference %= _DAY  # until midnight
     if difference < timedelta(0):
         unclear = "it ends before it starts"
+    # Clear only if the other reading is no date, or gives the same interval.
     if "%m/%d" in pattern and _swap_day_and_month(texts, pattern) not in (None, difference):
         unclear = "day and month can be swapped"
     leftover = difference % timedelta(minutes=1)

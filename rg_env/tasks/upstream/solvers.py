@@ -102,6 +102,7 @@ def validity(question: str) -> tuple[bool, str]:
     worlds = list(range(256))
     for premise in premises:
         worlds = [world for world in worlds if true_in(premise, world)]
+    # Traditional logic lets "all" imply "some", modern logic does not: only what holds in both is clear.
     inhabited = [world for world in worlds if has_all_kinds(world)]
     if not all(true_in(conclusion, world) for world in inhabited):
         return False, ""
@@ -144,6 +145,7 @@ def second_solution(entry: Entry) -> str:
     """survo: it does not check that there is one solution only."""
     numbers = Counter(entry["metadata"]["candidate_numbers"])
     puzzle = [list(row) for row in entry["metadata"]["puzzle"]]  # a copy, which the search fills
+    # Two are enough to know: the search ends there.
     solutions = list(islice(_survo(puzzle, numbers), 2))
     return "it has several solutions" if len(solutions) == 2 else ""
 
@@ -159,6 +161,7 @@ def _survo(grid: list[list[int]], numbers: Counter[int]) -> Iterator[None]:
         yield
         return
     y, x = empty
+    # Each different number once: equal ones would give the same solution twice.
     for number in [number for number, left in numbers.items() if left]:
         grid[y][x] = number
         yield from _survo(grid, numbers - Counter([number]))
