@@ -111,6 +111,7 @@ def attack_tasks(
         ConfigError: the mix is invalid.
         ScorerPoolError: scorer processes cannot be started.
     """
+    # Without a mix, those of the default one: they alone make the command fail.
     counted = {task.name: task for task in TaskMix.parse(tasks).tasks}
     specs = list(counted.values()) if tasks else [TaskSpec(name) for name in task_names()]
     attacked = []
@@ -132,6 +133,7 @@ def _learned_hits(entries: Sequence[Entry], limit: float) -> tuple[list[Hit], Hi
     pairs = [(str(entry["question"]).strip(), str(entry["answer"])) for entry in entries if entry["answer"] is not None]
     half = len(pairs) // 2
     best = Hit(Hole.OFTEN_RIGHT, "")
+    # On the items that a rule was fitted on, it is right too often to say anything.
     if half < _LEAST_JUDGED:
         return [], best
     hits = []
@@ -150,6 +152,7 @@ def _learned_hits(entries: Sequence[Entry], limit: float) -> tuple[list[Hit], Hi
 def _attack(spec: TaskSpec, counts: bool, items: int, scorer: Scorer, canary: str) -> AttackedTask:
     task = spec.name
     try:
+        # Drawn once for all: the attacked items, those whose answers are known, and those that rules learn from.
         drawn = draw_entries(spec, items + _OTHERS, _LEARNED)
     except Exception as error:  # whatever a user's generator raises
         return AttackedTask(task, counts, problem=describe(error))
@@ -181,6 +184,7 @@ def _attack(spec: TaskSpec, counts: bool, items: int, scorer: Scorer, canary: st
         if any(before[text] != after[text] for text in before.keys() & after.keys()):
             hits.append(Hit(Hole.POISON, attack.name))
             break  # what is scored from here on says nothing
+        # One hole for an attack: what earns a free reward is often right as well.
         if earned / items >= FREE_REWARD:
             hits.append(Hit(Hole.FREE_REWARD, attack.name, earned / items))
         elif right > limit:
@@ -242,6 +246,7 @@ def run_command(tasks: str | None, items: int) -> int:
             attacked = attack_tasks(tasks, items, show)
     finally:
         logger.enable("rg_env")
+    # A row for each task, red where it makes the command fail.
     table = Table("task", "counts", "holes", "best attack", "mean score", "fully right", box=None)
     table.columns[0].no_wrap = True
     for result in attacked:

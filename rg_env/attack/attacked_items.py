@@ -33,11 +33,13 @@ def draw_entries(task: TaskSpec, fewest: int, most: int) -> list[Entry]:
     """
     if task.file is not None:
         return list(itertools.islice(_draws_of_file(task.name, task.file), max(fewest, most)))
+    # Bounded: a task that refuses every draw must not be asked for ever.
     draws = _draws(task.name, 10 * max(fewest, most))
     # The fewest whatever they take; more of them only as long as that is cheap.
     entries = list(itertools.islice(draws, fewest))
     if len(entries) < fewest:
         raise ValueError("it makes too few items")
+    # CPU time, so that a busy machine does not draw fewer.
     end = time.process_time() + _DRAWING
     for entry in draws:
         if len(entries) >= most or time.process_time() > end:

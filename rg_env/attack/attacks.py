@@ -65,8 +65,8 @@ _RUNNING = (
     "(1).__class__.__base__.__subclasses__()[104]().load_module('os')._exit(3)",
     "{'answer': __import__('os')._exit(3)}",
     "sympify('__import__(\"os\")._exit(3)')",
-    "!!python/object/apply:os._exit [3]",
-    "cos\n_exit\n(I3\ntR.",
+    "!!python/object/apply:os._exit [3]",  # YAML
+    "cos\n_exit\n(I3\ntR.",  # a pickle
 )
 _POISONING = (
     "[setattr(type(self),'score_answer',lambda s,a,e:1.0)]",

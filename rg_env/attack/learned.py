@@ -50,6 +50,7 @@ def learned_rules(questions: Sequence[str], answers: Sequence[str]) -> list[Atta
     counts = counts_of(questions)
     values = _values(counts, questions)
     canonical_answers = [canonical(answer) for answer in answers]
+    # The best threshold of all counts, then the best of all ratios.
     for name_of, columns, function_of in (_single(counts, values), _ratios(counts, values)):
         split = _best_split(columns, canonical_answers)
         if split is None:
@@ -67,6 +68,7 @@ def _most_similar(questions: Sequence[str], answers: Sequence[str]) -> Attack:
 
     def answer(question: str) -> str:
         trigrams = _trigrams(question)
+        # Jaccard's index of the two sets of trigrams.
         likeness = [len(trigrams & other) / max(1, len(trigrams | other)) for other in known]
         return answers[likeness.index(max(likeness))]
 
@@ -187,6 +189,7 @@ def _single(counts: Sequence[Count], values: Columns) -> _Candidates:
 def _ratios(counts: Sequence[Count], values: Columns) -> _Candidates:
     """Divide every count by every other, plus one, since the other may be 0."""
     size = len(counts)
+    # All ordered pairs of counts, less those of a count with itself.
     first, second = np.divmod(np.arange(size * size), size)
     different = first != second
     first, second = first[different], second[different]
@@ -224,6 +227,7 @@ def _best_split(columns: Columns, answers: Sequence[str]) -> _Split | None:
     # For each class, row and place: how often it is right among the questions up to that place.
     below = np.cumsum(is_class[:, order], axis=2)
     above = below[:, :, -1:] - below
+    # Every threshold of every row at once: the best answer below it and the best above it, each by itself.
     best = below.max(axis=0) + above.max(axis=0)
     # Between equal values there is no threshold; the last place puts all questions on one side.
     best[:, :-1][ordered[:, 1:] == ordered[:, :-1]] = 0
