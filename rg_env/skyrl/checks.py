@@ -65,6 +65,7 @@ def find_mistakes(
     Args:
         tolerate: called with what is not available on this machine, which is a mistake otherwise.
     """
+    # Two checks may find the same mistake. A dict keeps each once, in order.
     mistakes: dict[str, None] = {}
     for check in checks:
         try:
@@ -132,6 +133,7 @@ def check_model_paths(cfg: Any) -> Mistakes:
         if folder.is_dir():
             if not (folder / "config.json").is_file():
                 yield setting, "the folder has no config.json"
+        # Not a folder, so it is a file, which is no model, or it must look like a name on the hub.
         elif path != NANO and (folder.exists() or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path)):
             yield setting, f"there is no such folder; name an existing one, {known}"
 
@@ -264,6 +266,7 @@ def check_temperature(cfg: Any) -> Mistakes:
 
 
 def _needs_rollout_logprobs(cfg: Any) -> bool:
+    # The losses that take the logprobs of the sampler for those of the old policy.
     loss, anchor = cfg.trainer.algorithm.policy_loss_type, cfg.trainer.algorithm.cispo.cispo_anchor
     return loss in ("rollout_is", "dppo") or (loss, anchor) == ("cispo", "rollout")
 
@@ -308,6 +311,7 @@ TOGETHER = (check_rows, check_loop, check_temperature, check_resumption)
 # ----------------------------------------------------------------------------------------- what needs torch and SkyRL
 def check_skyrl(cfg: Any) -> None:
     """SkyRL's own checks, which also complete the config: one line in its words, with the settings to change."""
+    # First, because SkyRL refuses a run with wandb that has no key in the environment.
     _set_wandb_key()
     message = _refusal_of_skyrl(cfg)
     if "WANDB_API_KEY" in message:
@@ -364,6 +368,7 @@ def _data_parallel_sizes(cfg: Any) -> dict[str, int]:
 
 def check_models(cfg: Any) -> None:
     policy = cfg.trainer.policy.model.path
+    # Nothing is downloaded for a check, so a model of the hub is not looked at.
     if Path(policy).is_dir():
         check_tokenizer(MODELS[0], Path(policy), cfg.generator.chat_template.name_or_path)
 
@@ -380,6 +385,7 @@ def check_tokenizer(setting: str, folder: Path, other_template: str | None = Non
     chat = [{"role": "user", "content": "A question."}, {"role": "assistant", "content": answer}]
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+        # With another template, `text` stays empty, and nothing is compared below.
         if not other_template:
             text = str(tokenizer.apply_chat_template(chat, tokenize=False))
     except Exception as error:  # a broken file, or a template, can raise anything

@@ -58,6 +58,7 @@ class RGDumpEnv(BaseTextEnv):
         extras = extras or {}
         self.config = as_config(env_config)
         self.slot: Rollout | None = extras.get(SLOT)
+        # An item in the slot has been read already, once for all rollouts of its group.
         self.item = (self.slot and self.slot.item) or Item.from_extra_info(extras.get("extra_info"))
         self.verdict: Verdict | None = None
         self._stopwatch = Stopwatch()

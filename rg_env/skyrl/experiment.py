@@ -133,6 +133,7 @@ class RGExperiment(BasePPOExp):
         trainer_class = RGFullyAsyncTrainer if self.cfg.trainer.fully_async.enabled else RGTrainer
         trainer: RGTrainer | RGFullyAsyncTrainer = trainer_class(**kwargs)
         trainer.reports = self.reports
+        # SkyRL's trainer has just set up the log anew.
         set_up_logging(self.cfg.rg_dump, self.reports)
         return trainer
 
@@ -159,6 +160,7 @@ def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
 def _close_at_the_end_of(lifeline: int) -> None:
     """Close the dump when the run is to end, although its main thread may be in a call that nothing interrupts."""
     reason = b""
+    # Blocks until the process that started Ray closes its side, or dies.
     with suppress(OSError), socket.create_connection(("127.0.0.1", lifeline)) as connection:
         reason = connection.recv(100)  # it is sent before the other side is closed, unless that side is killed
     logger.disable("skyrl")  # it calls what is stopped now a failed training
@@ -187,14 +189,17 @@ def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
     import_modules(cfg.rg_dump)
     if reports.lifeline is not None:
         threading.Thread(target=_close_at_the_end_of, args=(reports.lifeline,), daemon=True).start()
+    # Python lets only the main thread set a handler.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _close_and_exit)
     kind = training_class(cfg)
     if cfg.rg_dump.device == "cpu":
         from rg_env.cpu.cpu_experiment import CPUMixin
 
+        # First among the bases, so that its hooks win over those of the experiment.
         kind = type(f"CPU{kind.__name__}", (CPUMixin, kind), {})
     kind.reports = reports  # the constructor reports already
+    # What stays for SystemExit and KeyboardInterrupt, which are no `Exception`.
     end = "stopped"
     try:
         experiment = kind(cfg)
@@ -202,6 +207,7 @@ def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
         experiment.run()
         end = "finished"
     except Exception as error:
+        # Whose mistake it is: that of the user's code, or of a setting that SkyRL refuses without naming it.
         known = in_user_code(error, cfg.rg_dump, cfg.trainer.log_path) or _with_settings(error, cfg)
         end = f"failed: {one_line(known or describe(error), _REASON)}"
         if known:
@@ -209,6 +215,7 @@ def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
         raise
     finally:
         close_all(end)
+    # Only a run that was trained to its end gets here, and may still lack groups in its dump.
     if missing := experiment.writer.missing:
         folder = experiment.writer.folder
         raise MissingGroupsError(

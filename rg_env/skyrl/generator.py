@@ -44,6 +44,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         self, *args: Any, writer: DumpWriter | None = None, log_folder: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
+        # Checked again here, for those who make a generator without `rg-env train`.
         if self.batched:
             from rg_env.skyrl.checks import NOT_BATCHED
 

@@ -126,10 +126,11 @@ def fill_groups(
         # Without a row there is no response, whatever the environment of an unfinished rollout has filled in.
         if not rows:
             rollout.verdict = Verdict.no_response("SkyRL asked for no response, or returned none")
+        # Ours have one turn, whose text and verdict their environment has filled in. Others may have many.
         if env_class == ENV_CLASS:
             if rollout.responded:
                 rollout.response_tokens = sum(len(output["response_ids"][row]) for row in rows)
-            elif rows:
+            elif rows:  # SkyRL has a row, but the environment got no response
                 rollout.verdict = Verdict.no_response(f"the rollout failed ({rollout.stop_reason})")
             rollout.conversation = [*prompt, {"role": "assistant", "content": without_end(rollout.text, tokenizer)}]
         else:
@@ -142,6 +143,7 @@ def fill_groups(
             _set_turns(rollout, shown, turns, output, rows)
             rollout.stopwatch = _stopwatch(output, rows, began)
         if name.instance_id not in groups:
+            # The question is that of the first rollout: those of a group have the same.
             question = rollout.item or _prompt_of(env_class, prompt, extras)
             groups[name.instance_id] = Group(name.instance_id, env_class, question)
         group = groups[name.instance_id]
@@ -226,7 +228,7 @@ def _set_turns(rollout: Rollout, prompt: Sequence[Message], turns: Turns, output
     stop_reasons = output.get("stop_reasons")
     if stop_reasons and len(rows) == len(reasons):
         reasons = [stop_reasons[row] for row in rows]  # step-wise: a row for each turn
-    elif stop_reasons and reasons:
+    elif stop_reasons and reasons:  # one row for all turns: SkyRL keeps the last one's
         reasons[-1] = stop_reasons[rows[-1]]
     rollout.turns = []
     for count, reason in zip(turns.tokens, reasons, strict=True):
@@ -260,6 +262,7 @@ def _stopwatch(output: GeneratorOutput, rows: range, began: float) -> Stopwatch 
     row = rows[-1]
     watch = Stopwatch()
     watch.began, watch.ended = began, began + times[row]
+    # Without SkyRL's split, all of the time counts as generation.
     watch.generation = splits["llm"][row] if "llm" in splits else times[row]
     watch.scoring = splits["env"][row] if "env" in splits else 0.0
     return watch

@@ -97,24 +97,29 @@ def _wait(task: Any, cfg: RGTrainConfig, reports: Reports) -> None:
     SIGTERM stops it as Ctrl-C does: a scheduler may send it to all processes of a job, and Ray's handler aborts. That
     needs the main thread, which alone handles signals.
     """
+    # The parent is noted before the run: another one at the end means that the supervisor was killed.
     stopped, before, parent = threading.Event(), None, os.getppid()
     if threading.current_thread() is threading.main_thread():
         before = signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     with socket.create_server(("127.0.0.1", 0)) as lifeline:  # closed when this process ends, however it ends
         job = task.remote(cfg, replace(reports, lifeline=lifeline.getsockname()[1]))
         try:
+            # In short waits: SIGTERM only sets the event, which somebody has to look at.
             while not ray.wait([job], timeout=_POLL)[0]:
                 if stopped.is_set():
                     raise KeyboardInterrupt
             ray.get(job)
         except KeyboardInterrupt:
             logger.warning("stopping: closing the dump")
+            # First the reason, then the end of the lifeline, at which the task closes its dump. Ray's `force` would
+            # kill it before that.
             _tell_why(lifeline, _reason(parent, signal.SIGTERM if stopped.is_set() else signal.SIGINT))
             lifeline.close()
             ray.cancel(job, force=False)
             ray.wait([job], timeout=_STOP_SECONDS)
             raise
         except ray.exceptions.RayTaskError as error:
+            # Ray wraps what the task raised. An error that the user can fix is shown without Ray's traceback.
             if isinstance(error.cause, RGEnvError):
                 raise error.cause from None
             raise

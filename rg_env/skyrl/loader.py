@@ -94,6 +94,7 @@ class TrainLoader(DataLoader[Example]):
     def __init__(self, cfg: Any, dataset: ReasoningGymDataset | PromptDataset) -> None:
         rows, batch_size = len(dataset), cfg.trainer.train_batch_size
         need(rows >= batch_size, "trainer.train_batch_size", batch_size, f"the data has only {rows} rows")
+        # The settings that decide which row has which number: a resumed run compares them.
         if isinstance(dataset, ReasoningGymDataset):
             settings = {name: getattr(cfg.rg_dump, name) for name in ("tasks", "seed", "complexity")}
             workers = min(cfg.data.dataloader.num_workers, usable_cores())  # more would only delay the first batch
@@ -126,10 +127,12 @@ class TrainLoader(DataLoader[Example]):
 
     def __iter__(self) -> Iterator[list[dict[str, Any]]]:  # type: ignore[override]
         """The batches that are left in the epoch, or those of the next."""
+        # The epoch is used up, as in a run that is resumed from the checkpoint of its last step.
         if self._place > 0 and self._place + self._at_once > self._in_batches:
             self.begin(self.epoch + 1)
         first = self.epoch * self._rows
         for batch in super().__iter__():
+            # By what was handed out, not by what the workers have made ahead: a checkpoint continues behind it.
             self._place = _number_of(batch[-1]["uid"]) + 1 - first
             yield batch
 
@@ -155,6 +158,7 @@ class TrainLoader(DataLoader[Example]):
         Raises:
             ConfigError: the state is not one of `state_dict`. Nothing has changed then.
         """
+        # Everything is read before anything is set, so that a state of another loader changes nothing.
         try:
             before, epoch, place = state["settings"], int(state["epoch"]), int(state["place"])
             changed = [name for name, value in self._settings.items() if before.get(name) != value]
@@ -178,6 +182,7 @@ class AsyncRows(_AsyncDataloader):
 
     async def get_next_non_consumed_data(self) -> list[dict[str, Any]] | None:
         """A batch of one row, or None at the end of the epoch."""
+        # Many rollouts ask at the same time, and an iterator serves one caller at a time.
         async with self._lock:
             return await asyncio.to_thread(next, self._rows, None)
 

@@ -111,6 +111,7 @@ def resumes(cfg: SkyRLTrainConfig) -> bool:
     if mode is ResumeMode.LATEST:
         return bool(io.exists(f"{own}/latest_ckpt_global_step.txt"))
     if mode is ResumeMode.FROM_PATH:
+        # The checkpoints of a run are in the folder around its global_step_N.
         return _normal(str(cfg.trainer.resume_path).rstrip("/").rpartition("/")[0]) == _normal(own)
     return False
 

@@ -54,6 +54,7 @@ def finished_at(cfg: Any) -> int | None:
 def step_in(ckpt_path: str | Path) -> int | None:
     """The step of the newest checkpoint in a folder or behind a URL, as SkyRL notes it; None if there is none."""
     try:
+        # A missing file is read as an empty one, which is no number, either.
         return int(read_beside(ckpt_path, "latest_ckpt_global_step.txt") or b"")
     except ValueError:
         return None
@@ -163,6 +164,7 @@ def check_same_experiment(cfg: Any) -> None:
 
 def as_settings(cfg: Any) -> dict[str, Any]:
     """All settings as JSON has them, for the file of the run."""
+    # As the file of an earlier attempt gives them back, to compare both: lists for tuples, text for enums.
     return dict(json.loads(json.dumps(dataclasses.asdict(cfg), default=str)))
 
 

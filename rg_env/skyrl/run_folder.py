@@ -114,11 +114,13 @@ def _shared_folder(cfg: Any, given: Collection[str], typed: Collection[str]) -> 
     unset = {name: part for name, part in _PARTS.items() if name not in given}
     if len(unset) == len(_PARTS):
         return _WITHOUT_RECIPE.absolute(), unset
+    # Only the paths that a recipe names: one that is typed, or a URL, is used as it is.
     paths = {}
     for name in PATHS:
         text = str(value_of(cfg, name))
         if name in given and name not in typed and "://" not in text:
             paths[name] = Path(text).expanduser().absolute()
+    # Paths in different folders are not those of one run, so nothing can replace their folder.
     folders = {path.parent for path in paths.values()}
     if len(folders) != 1:
         return None, {}
@@ -145,6 +147,7 @@ def _newest_run_with_checkpoint(link: Path, checkpoints: str) -> Path | None:
                 f"{link} is a folder, and rg_env continues only runs that it made a folder for; to continue this one, "
                 f"rename it to {link.name}-{stamp}; for a new run set trainer.resume_mode=none",
             )
+        # The stamp in their names sorts by time.
         folder = max(_runs_named(link), key=lambda run: run.name, default=None)
     if folder is None or step_in(folder / checkpoints) is None:
         return None
@@ -184,6 +187,7 @@ def _link(link: Path, folder: Path) -> None:
     if os.path.lexists(link) and not _is_our_link(link):
         logger.warning("{} is no link that rg_env made, so it stays as it is; this run is in {}", link, folder)
         return
+    # A link cannot be changed. A new one takes over the name in one step, so that nobody finds none.
     draft = folder.with_name(f".{folder.name}.link")
     try:
         draft.symlink_to(folder.name)
@@ -209,13 +213,16 @@ def refuse_what_is_of_another_run(cfg: Any, folder: RunFolder) -> None:
         ConfigError: naming the path.
     """
     trainer = cfg.trainer
+    # A run that is continued may find only its own files.
     if trainer.resume_mode == "latest" and step_in(trainer.ckpt_path) is not None:
         return
+    # A run that starts from a checkpoint of this folder may find the steps before it, which are its own past.
     start = 0
     resumed = Path(trainer.resume_path or "")
     is_own = trainer.resume_mode == "from_path" and resumed.parent.resolve() == Path(trainer.ckpt_path).resolve()
     if is_own and (match := _STEP.fullmatch(resumed.name)):
         start = int(match[1])
+    # The folder of the run itself is new. Only a path outside it may have the files of another run.
     if _CKPT not in folder.parts and trainer.ckpt_interval > 0 and not (is_own and trainer.max_ckpts_to_keep < 0):
         last = _last_step_below(trainer.ckpt_path)
         if last > start:

@@ -45,6 +45,7 @@ class StepTracking:
     def log(self, data: Mapping[str, Any], step: int, commit: bool = False) -> None:
         """As SkyRL's. Values that are no numbers are not recorded."""
         self._tracker.log(data, step=step, commit=commit)
+        # The step before ended without a commit.
         if step != self._step:
             self.flush()
         self._step = step

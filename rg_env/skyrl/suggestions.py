@@ -46,6 +46,7 @@ ROWS = (
     Row(r"policy_mini_batch_size", (*_POLICY_BATCH, *_SAMPLES)),
     Row(r"critic_mini_batch_size", (*_CRITIC_BATCH, *_SAMPLES)),
     Row(r"least common multiple of the data parallel sizes", ("trainer.train_batch_size", *_SAMPLES)),
+    # This message is ours (`checks.py`): SkyRL would drop rows and stop later.
     Row(r"responses of a batch do not divide", ("trainer.train_batch_size", *_SAMPLES)),
     # GPUs
     Row(
@@ -98,6 +99,7 @@ def suggestion(message: str, cfg: Any, accepts: Accepts | None = None) -> str:
         accepts: None: it cannot be asked, because the run is under way.
     """
     if match := _CHOICE.search(message):
+        # SkyRL lists the choices itself, so only one that is near to what was typed is worth a word.
         choices = re.findall(r"[\w+-]+", match["choices"])
         return did_you_mean(match["value"], choices, "").removeprefix("; ")
     # The first row that matches: those with a narrower message stand above the wider ones.

@@ -70,6 +70,7 @@ class Counts:
     def add(self, other: Counts) -> None:
         """Add the sums of other groups."""
         for name in _SUMS:
+            # Numbers and counters both add with `+`.
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def count_response(self, base_score: float, *, solved: bool, violation: str, normalized: bool) -> None:
@@ -162,6 +163,7 @@ class Tally:
             if cause := phantom_cause(group, self._config):
                 counts.phantoms[cause] += 1
 
+        # Every rollout that was asked for counts here, below only those with a response.
         for rollout in group.rollouts:
             counts.asked += 1
             counts.masked += rollout.masked

@@ -104,16 +104,19 @@ def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None
     """
     values, typed, mistakes = _read_settings(args)
     given = tuple(dict.fromkeys(find_setting(name)[0] for name in values))
+    # A draft first: to complete a config, SkyRL imports torch, and most mistakes are found without it.
     draft = _build(_Draft, values)
     folder = RunFolder.of(draft, given, typed)
     folder.place(draft)
     checks = [*SINGLE]
+    # A value that is wrong is not in the draft, so combinations cannot be judged yet.
     if not mistakes:
         checks += [*TOGETHER, *[check_cpu] * (draft.rg_dump.device == "cpu")]
     elif not any(name.startswith(f"{PREFIX}.tasks") for name in typed):
         checks.remove(check_tasks)  # options of tasks need Reasoning Gym, whose import takes seconds
     _refuse(mistakes + find_mistakes(draft, checks))
     cfg = _build(RGTrainConfig, values)
+    # Absolute paths first: the settings of an earlier attempt, which are compared, have them, too.
     folder.place(cfg)
     _resolve(cfg)
     _refuse(find_mistakes(cfg, OF_SKYRL, tolerate))
@@ -177,6 +180,7 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
         else:
             mistakes.append(f"{arg!r}: {_EXPECTED}, such as trainer.max_training_steps=10")
     values = _overridden(files, typed)
+    # After merging, because a value that another one overrides need not be right.
     for key, value in list(values.items()):
         try:
             name, rest = find_setting(key, whole=True)
@@ -189,6 +193,7 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
             if key == f"{PREFIX}.imports":
                 raise
             mistakes.append(str(error))
+            # Left out, so that a config can be built and shows its other mistakes.
             del values[key]
     if not values and not mistakes:
         raise ConfigError("name a configuration, such as configs/quickstart.yaml, or give key=value settings")
@@ -244,6 +249,7 @@ def _resolve(cfg: RGTrainConfig) -> None:
     for name in (*PATHS, "trainer.resume_path", *template):
         if path := value_of(cfg, name):
             set_value(cfg, name, _absolute(path))
+    # SkyRL would print an example of its rollouts to the console all the same.
     if cfg.trainer.logger == "console" and cfg.rg_dump.suppress_base_env_logs:
         cfg.trainer.print_example_interval = -1
 

@@ -103,6 +103,7 @@ class RecordingTrainer:
         uids: list[str] = data.metadata["uids"]
         masked: list[bool] = [*data.metadata.pop(_MASKED)]
         masked += [False] * (len(uids) - len(masked))  # the rows that SkyRL padded
+        # An estimator over the whole batch has something to compare with, even for a rollout whose group is masked.
         without_advantage = masked
         if self.cfg.trainer.algorithm.advantage_estimator not in _OVER_THE_BATCH:
             without_advantage = self._with_those_left_alone(data, masked)
@@ -117,6 +118,7 @@ class RecordingTrainer:
         unmasked[torch.tensor(masked)] = 0
         can_whiten = unmasked.sum() > 1  # SkyRL's `masked_var` raises otherwise
 
+        # Ours hold during SkyRL's computation only: what follows needs the real ids and the whole mask.
         data.metadata["uids"] = own_uids
         data["response_mask"] = unmasked if can_whiten else response_mask
         data = super().compute_advantages_and_returns(data)  # type: ignore[misc]
@@ -143,6 +145,7 @@ class RecordingTrainer:
 
     def train_critic_and_policy(self, data: TrainingInputBatch) -> Any:
         """As in SkyRL. Once it has returned, the groups are recorded as trained on."""
+        # Taken out, because SkyRL sends the metadata to every worker with the batch.
         rows = data.metadata.pop(_GROUPS)
         status = super().train_critic_and_policy(data)  # type: ignore[misc]
         writer: DumpWriter | None = self.generator.writer
@@ -176,6 +179,7 @@ def _uid_of_each_copy(output: GeneratorOutput, uids: Sequence[str]) -> list[str]
     group per uid. A row belongs to the next copy if its trajectory has been complete before.
     """
     trajectories = output["trajectory_ids"]
+    # Without flags, every row is a whole trajectory.
     last_flags = output.get("is_last_step") or [True] * len(uids)
     assert trajectories is not None
     complete = Counter[tuple[str, int]]()
@@ -190,6 +194,7 @@ def _uid_of_each_copy(output: GeneratorOutput, uids: Sequence[str]) -> list[str]
 def _groups_of(output: GeneratorOutput) -> list[GroupRecord]:
     """The groups that the rows of an output are of, each once."""
     records: Sequence[GroupRecord] = output.get("groups") or ()
+    # A dict keeps the order of the rows.
     return list({record.group_id: record for record in records}.values())
 
 
@@ -230,6 +235,7 @@ class RGTrainerMixin(RecordingTrainer):
 
     def report_step(self) -> None:
         """Report and log the step that was trained last, once."""
+        # Evaluation, log and end of a step all report it, in an order that depends on the loop.
         if self.global_step == self._reported_step:
             return
         self._reported_step = self.global_step
@@ -244,6 +250,7 @@ class RGTrainerMixin(RecordingTrainer):
         counts = tally.total()
         facts: dict[str, Any] = {"groups": counts.kinds, "scorer": counts.statuses, "trainer": trainer}
         facts["symptoms"] = self._symptoms()
+        # A collapse stays a symptom of every later step, but the log needs one warning.
         for symptom in facts["symptoms"]:
             if symptom.startswith("collapse") and not self._has_collapsed:
                 self._has_collapsed = True
@@ -285,6 +292,7 @@ class RGTrainerMixin(RecordingTrainer):
                 "to start from its weights, export them and name the folder in trainer.policy.model.path"
             )
         if step:
+            # An evaluation before the first step would report this one again, without its numbers.
             self._reported_step = step
             self._read_watched(step)
             self.reports.send(line=f"resumed from step {step}", resumed=step)
@@ -297,6 +305,7 @@ class RGTrainerMixin(RecordingTrainer):
         if not files:
             return
         for record in open_run(*(file.path for file in files)).steps():
+            # Later steps are trained again.
             if record.step <= last_step:
                 metrics = dict(zip(record.name, record.value, strict=True))
                 self._watched[record.step] = {name: metrics.get(name) for name in WATCHED}
@@ -328,10 +337,12 @@ class RGTrainerMixin(RecordingTrainer):
         """As in `RecordingTrainer`. In SkyRL 0.4.0, `filter` stops with an assertion at a batch without any signal, and
         takes equal rewards for different ones where their standard deviation is above 0 in the last bit."""
         groups = _groups_of(generator_output)
+        # Otherwise dynamic sampling would drop all of them, because their rewards are equal, and draw again.
         self._stop_if_every_reward_call_failed(groups)
         self._drawn.count(groups)
         sampling = self.cfg.trainer.algorithm.dynamic_sampling
         self._batches_drawn += 1
+        # A group of one has nothing to compare, and SkyRL keeps it.
         if self.cfg.generator.n_samples_per_prompt > 1:
             rewards = list(zip(uids, generator_output["rewards"], strict=True))
             totals = defaultdict[str, set[float]](set)
@@ -361,6 +372,7 @@ class RGTrainerMixin(RecordingTrainer):
         """As in `RecordingTrainer`, unless the user's reward function failed for all groups of the step."""
         groups = _groups_of(generator_output)
         self._stop_if_every_reward_call_failed(groups)
+        # With dynamic sampling, a step may have drawn more groups than it is trained on, in several calls.
         if self.cfg.trainer.algorithm.dynamic_sampling.type is None:
             self._tally = Tally(self.generator.config, groups)
         else:
@@ -398,8 +410,10 @@ class RGTrainerMixin(RecordingTrainer):
 
     def _count_batch_without_signal(self, most: int) -> None:
         """Count a batch that SkyRL is not shown."""
+        # The dict in which SkyRL counts and collects: its next call goes on from this number.
         state = self.dynamic_sampling_state = self.dynamic_sampling_state or {"sample_batch_count": 0}
         state["sample_batch_count"] += 1
+        # As in SkyRL, 0 and -1 are no limit.
         if 0 < most <= state["sample_batch_count"]:
             raise RGEnvError(
                 f"trainer.algorithm.dynamic_sampling.max_sample_batches={most}: that many batches did not have enough "
@@ -445,6 +459,7 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # In place of SkyRL's own, which the constructor has made around the same loader.
         self.async_train_dataloader = AsyncRows(self.train_dataloader)
         self._trained_step = 0
         """The last step that was trained, in this attempt or an earlier one."""
@@ -452,6 +467,7 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
 
     def _build_train_dataloader_and_compute_training_steps(self) -> None:
         super()._build_train_dataloader_and_compute_training_steps()
+        # SkyRL divides by the size of a mini-batch here, because its loader has single rows; ours counts steps.
         self.num_steps_per_epoch = len(self.train_dataloader)
 
     async def _run_training(self, training_input: TrainingInputBatch) -> Any:
@@ -482,6 +498,7 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
             try:
                 return await generate(*args, **kwargs)
             except Exception as error:
+                # SkyRL calls `os._exit` after this, so no `finally` and no `atexit` would close the dump.
                 known = in_user_code(error, self.cfg.rg_dump, self.cfg.trainer.log_path) or error
                 reason = str(known) if isinstance(known, RGEnvError) else describe(error)
                 self.reports.send(error=reason)
@@ -505,6 +522,7 @@ class RGFullyAsyncTrainer(RGTrainerMixin, FullyAsyncRayPPOTrainer):
         self._save("model", super().save_models)
 
     def _save(self, what: str, save: Callable[[], Any]) -> Any:
+        # SkyRL saves at the last step, and once more at the end.
         if self._saved_steps.get(what) == self._trained_step:
             return f"{self.cfg.trainer.ckpt_path}/global_step_{self._trained_step}"
         # SkyRL 0.4.0's fully-async loop counts on before its final save; folder and file are named by this number.
