@@ -157,6 +157,7 @@ class Endpoint:
         except openai.AuthenticationError as error:
             raise self._refusal(error) from None
         except openai.APIConnectionError as error:
+            # Refused, and not merely slow: a server that takes long may still answer the requests.
             if type(error.__cause__).__name__ == "ConnectError":
                 raise EndpointError(f"no server answers at {self.url} ({_reason(error.__cause__ or error)})") from None
         except (openai.OpenAIError, ValueError, TypeError, AttributeError):

@@ -137,12 +137,14 @@ def read_settings(args: Iterable[str], command: str, suite: str = "fixed", **our
             name, value = _read_override(arg)
             _refuse_unused(name, value, command, suite)
             typed[name] = value
+    # The default is a penalty, which has no use without training. A configuration may still set one.
     if command == "collect":
         config.length_penalty.kind = "none"
     for name, value in files.items():
         if _is_ours(name):
             _set(config, name, value)
     config.experiment_class = None  # no trainer is started
+    # Stronger than files and weaker than what is typed: which of its texts a training keeps says nothing here.
     for name, value in {"dump_eval_rollouts": True, "dump_other_rollouts": True, **ours}.items():
         setattr(config, name, value)
     for name, value in typed.items():
@@ -195,6 +197,7 @@ def _whole_name(key: str, *, in_file: bool = False) -> str:
     """
     ours = [name for name, _ in fields_of(RGDumpConfig())]
     short = key.removeprefix(f"{PREFIX}.")
+    # Files have whole names, so a short one is a mistake there.
     if short in ours and not (in_file and short == key):
         return f"{PREFIX}.{short}"
     try:

@@ -265,12 +265,14 @@ def run_job(job: Job, *, resume: bool) -> Finished:
     check_folder(job.folder)
     run_id, attempt = claim(job.folder, job.plan, resume=resume)
     totals, answers = Totals(), Answers.of_run(job.folder, run_id)
+    # Nothing is left to ask, and a server takes minutes to start.
     if len(answers.complete) == len(job.questions):
         return Finished(job, run_id, totals, answers)
     signum, error = None, None
     try:
         signum = asyncio.run(_until_signal(_ask_what_is_left(job, run_id, attempt, totals)))
     except (ConfigError, EndpointError, ServerError) as failure:
+        # Nothing was answered, so there is nothing to show: the error is all. Otherwise it is shown with the result.
         if not totals.responses:
             note_in_manifest(job.folder, run_id, attempt, {"end": f"failed: {one_line(failure)}"})
             with suppress(OSError):
@@ -293,6 +295,7 @@ def claim(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> tuple[str, 
     if not runs or not resume:
         _need_unused(folder, runs)
         return new_run_id(), 1
+    # If all of them are finished, the newest: nothing will be asked.
     run_id, attempts, planned = next(_unfinished(folder, runs), runs[-1])
     if differences := list(_differences(planned, plan)):
         raise ConfigError(
@@ -439,6 +442,7 @@ def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
         "task_mix": config.tasks,
         "question_files": hashes_of(config.tasks, earlier),
     }
+    # First the writer, which takes the lock of the run: the manifest must not be that of a second process.
     writer = DumpWriter(config.dump_dir, run_id, attempt, config)
     try:
         write_manifest(writer.folder, run_id, manifest)
@@ -459,12 +463,15 @@ async def _ask_all(state: _Attempt, numbers: Sequence[int]) -> None:
     # One group more than fills the slots: while its last requests are awaited, others are sent.
     groups_at_once = -(-state.connection.concurrency // state.job.samples) + 1
     try:
+        # The end of the server is an exception in this group, which cancels all requests.
         async with asyncio.TaskGroup() as tasks:
             watch = tasks.create_task(server.watch()) if server else None
             await asyncio.wait([tasks.create_task(state.ask_in_turn(left)) for _ in range(groups_at_once)])
+            # The watch ends only with the server, for which the group would wait.
             if watch:
                 watch.cancel()
     except BaseExceptionGroup as errors:
+        # The first one says why; the others are what it has caused.
         first: BaseException = errors
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
@@ -506,6 +513,7 @@ class _Attempt:
 
     async def ask_in_turn(self, numbers: Iterator[int]) -> None:
         """Ask one question after the other, until there is a reason to stop."""
+        # All of these tasks share the iterator, so a question is asked once.
         for number in numbers:
             if self.refusal or self.totals.is_over(self.job.options.limits.max_tokens_total):
                 return
@@ -517,6 +525,7 @@ class _Attempt:
         Raises:
             EndpointError: too many groups in succession had no answer.
         """
+        # In a thread, because some tasks take seconds to make a question.
         question, earlier = await asyncio.to_thread(self.prepare, number)
         known = {record.repetition for record in earlier}
         lacking = [repetition for repetition in range(self.job.samples) if repetition not in known]
@@ -530,6 +539,7 @@ class _Attempt:
                 rollouts.append(await self.restore_rollout(question, record))
             rollouts.sort(key=lambda rollout: rollout.repetition)
             await self.record(question, number, rollouts, self.answers.partial[number] if earlier else None)
+        # `_ask_all` raises it, when the groups in progress have been recorded.
         if self.refusal:
             return
         self.report(self.totals)
@@ -548,11 +558,13 @@ class _Attempt:
 
     async def make_rollout(self, question: Question, repetition: int) -> Rollout:
         """Send a request, and score the response."""
+        # The slot is for the request alone: the next one need not wait for this one's score.
         async with self.requests:
             watch = Stopwatch()
             reply = await self.send(question)
         watch.end_generation()
         text = reply.text
+        # With `prefilled_think`, the scorer itself knows that the prompt opened the block.
         if reply.think_opened and not self.job.config.prefilled_think:
             text = f"<think>{text}"
         if reply.failure is None:
@@ -668,6 +680,7 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> int | None:
     def stop(signum: int) -> None:
         received.append(signum)
         task.cancel()
+        # The first signal lets the dump be closed. From now on, another one ends the process at once.
         for again in handled:
             loop.remove_signal_handler(again)
             signal.signal(again, lambda number, _: os._exit(128 + number))  # although the disk hangs
@@ -677,7 +690,7 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> int | None:
     try:
         await task
     except asyncio.CancelledError:
-        if not received:
+        if not received:  # somebody else canceled this
             raise
     finally:
         for signum, before in handled.items():

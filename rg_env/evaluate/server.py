@@ -52,6 +52,7 @@ _SHARDS = (
     "these are shards of SkyRL, which only a training loads; to export them, train one step more from it: "
     "trainer.resume_mode=from_path trainer.resume_path={} trainer.hf_save_interval=1"
 )
+# Without the proxies of the environment: the server is on this machine.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -82,10 +83,12 @@ def find_models(model: str) -> list[Model]:
         return [Model(str(nano_path()), model)]
     path = Path(model).expanduser()
     if not path.is_dir():
+        # A hub's names have one slash. What looks more like a path is a folder that does not exist.
         is_path = model.startswith(("/", ".", "~")) or model.count("/") > 1 or ("/" in model and path.parent.is_dir())
         need(not is_path, "--model", model, "there is no such folder")
         return [Model(model, model)]
     steps = {int(match[1]): child for child in path.iterdir() if (match := _STEP.fullmatch(child.name))}
+    # With a config.json the folder is a model itself, whatever lies beside it.
     if steps and not (path / "config.json").is_file():
         return [_model(steps[step]) for step in sorted(steps)]
     return [_model(path)]
@@ -118,6 +121,7 @@ def _name(path: Path) -> str:
 
 def _model(path: Path) -> Model:
     folder = path.resolve()
+    # SkyRL exports a model to the folder `policy` of its step.
     folder = folder / "policy" if (folder / "policy").is_dir() else folder
     if (folder / "adapter_config.json").is_file():  # SkyRL writes config.json beside it
         refuse("--model", str(path), _MERGE.format(str(folder)))
@@ -158,6 +162,7 @@ def program_for(model: str) -> Program:
         module = ["vllm.entrypoints.openai.api_server", "--model"] if is_cpu else ["vllm.entrypoints.cli.main", "serve"]
         plain = ["--dtype", "float32", "--enforce-eager"] if is_cpu else []
         environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "TORCHDYNAMO_DISABLE": "1"} if is_cpu else {}
+        # `--generation-config vllm`: no defaults of sampling from the model's own generation_config.json.
         command = [python, "-m", *module, model, "--generation-config", "vllm", *plain]
         return Program("vLLM", command, 32, {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", **environment})
     missing = [name for name in ("transformers", "torch", "fastapi", "uvicorn") if not importlib.util.find_spec(name)]
@@ -219,6 +224,7 @@ class Server:
         """End it and its children."""
         with suppress(psutil.Error):
             server = psutil.Process(self.process.pid)
+            # Listed before the server ends: its children have another parent after that.
             family = [server, *server.children(recursive=True)]
             server.terminate()
             _, alive = psutil.wait_procs(family, timeout=_ENDS_WITHIN)

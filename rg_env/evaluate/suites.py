@@ -113,6 +113,7 @@ def suite_questions(
         need(count <= size, "--items", count, f"the suite has {size} questions{advice}")
         items = _evenly(by_task, count)
         label = name if count == size else f"{name}, {count:,} of {size:,} questions"
+    # All are made now, because the fingerprint is that of all questions.
     asked: list[Item] = []
     for item in items:
         asked.append(item)
@@ -163,6 +164,7 @@ def _spread(tasks: Sequence[str]) -> list[str]:
     places: dict[str, float] = {}
     for task in tasks:
         category = categories[task]
+        # How much of its category comes before a task: sorted by that, every category is spread evenly.
         places[task] = seen[category] / sizes[category]
         seen[category] += 1
     return sorted(tasks, key=lambda task: places[task])
@@ -175,6 +177,7 @@ def suite_facts(name: str, questions: Iterable[tuple[str, str]]) -> dict[str, An
         questions: of each, the task and the text.
     """
     hashes = [hash64("suite", task, text) for task, text in questions]
+    # A sum, because it is the same in any order.
     fingerprint = hashlib.blake2b(f"{len(hashes)} {sum(hashes) % 2**64}".encode(), digest_size=8).hexdigest()
     return {"name": name, "fingerprint": fingerprint, "questions": len(hashes)}
 
@@ -280,6 +283,7 @@ class SuiteTask:
         need_number(f"{name}.seed", seed, whole=True, at_least=0, below=2**63)
         self.name, self.size, self.seed = name, size, seed
         self.options = check_options(name, options)
+        # These tasks draw all of their items when they are created, so the size decides which items they are.
         scope = self.options | ({"size": size} if name in COMPUTED_AT_CREATION else {})
         self._id = f"{name}-{hash64(encode_entry(scope)):016x}-{seed}" if scope else f"{name}-default-{seed}"
         self._dataset: Any = None
@@ -317,6 +321,7 @@ class SuiteTask:
         with self._lock, watched(self.name, f"{self._id}-{index}"), decimal.localcontext(decimal.Context()):
             try:
                 entry = dict(self._create()[index])
+                # In case the dataset leaves it out: the scorer is found by it.
                 entry["metadata"] = {"source_dataset": self.name, **entry["metadata"]}
                 entry_json = encode_entry(entry)
             except Exception as error:
