@@ -138,6 +138,7 @@ def train(
         arguments.append(command.CHECK)
     if verbose:
         arguments.append(command.VERBOSE)
+    # Does not return: it exits with the code of the run.
     command.main(arguments)
 
 

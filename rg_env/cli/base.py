@@ -56,10 +56,12 @@ def _with_fields(function: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
 
     def command(**values: Any) -> None:
+        # Typer passes single options; the function gets them as the dataclass that it asks for.
         for name, kind in shared.items():
             values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
         function(**values)
 
+    # What Typer makes a command of: its name, its help and its options.
     command.__name__, command.__doc__ = function.__name__, function.__doc__
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return command
@@ -88,6 +90,7 @@ class _LaidOut:
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         purpose, _, examples = inspect.cleandoc(self.help or "").partition("\n\nExamples:\n")
+        # One line a paragraph, which Rich wraps to the terminal. Brackets would be its markup.
         self.help = escape("\n\n".join(" ".join(paragraph.split()) for paragraph in purpose.split("\n\n")))
         self.epilog = f"[bold]Examples[/]\n{escape(examples)}" if examples else None
 
@@ -155,6 +158,7 @@ def _shorten(param: Any) -> Any:
     kind = param.type_descriptor
     if isinstance(param, TyperArgument):
         param.display_type_rich = lambda ctx: None  # type: ignore[method-assign]
+    # A flag has no value, and Typer lists choices itself.
     elif isinstance(param, TyperOption) and param.metavar is None and (param.is_flag or not kind.is_choice):
         param.metavar = "" if param.is_flag else _METAVARS.get((get_args(kind.annotation) or (kind.annotation,))[0])
     return param
@@ -165,6 +169,7 @@ class SettingsCommand(Command):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)
+        # Unknown options end up among the settings, because the command ignores them (`_PASS_ON`).
         for word in ctx.params.get("settings") or []:
             if word.startswith("--"):
                 raise ConfigError(self._no_option(ctx, word))

@@ -69,6 +69,7 @@ class ServerCommand(SettingsCommand):
     """A command whose arguments after `--` are for the server that it starts."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # Before Typer parses the rest: it would take these words for settings.
         if "--" in args:
             place = args.index("--")
             args, ctx.meta[_SERVER_ARGUMENTS] = args[:place], args[place + 1 :]
@@ -151,17 +152,20 @@ def evaluate(
     need(requests.tasks is None or suite == "fixed", "--tasks", requests.tasks, f"the suite {suite} has its own tasks")
     all_settings = _read("eval", settings, requests, suite)
     config = all_settings.rg
+    # Whoever typed the setting has named the folder, as with --out.
     if out is None and any(arg.removeprefix(f"{PREFIX}.").startswith("dump_dir=") for arg in settings or []):
         out = Path(config.dump_dir)
     if out is None and requests.resume:
         raise ConfigError("--resume needs --out, the folder of the evaluation to continue")
     models = _models(ctx, "eval", requests, limits, all_settings)
     samples = samples or int(all_settings.skyrl.get("generator.eval_n_samples_per_prompt", 1))
+    # The training's limit of prompts holds where its questions are asked, and where a tokenizer is at hand.
     is_limited = all_settings.has_file and requests.endpoint is None and suite == "fixed"
     limits_of_prompts = _limits(all_settings, models[0].model) if is_limited else {}
     with _making_questions() as note:
         questions = suite_questions(suite, config, items, note=note, **limits_of_prompts)
     summaries: list[Summary] = []
+    # Only now, so that a mistake in the questions leaves no folder behind.
     if out is None:
         out = make_new_folder(_stem_of_evaluation(all_settings, models[0]))
     ended: list[Finished] = []
@@ -177,6 +181,7 @@ def evaluate(
             if finished.was_stopped:
                 break
     finally:
+        # Also after an error: the models that were evaluated before it have their scores.
         with suppress(OSError):
             out.rmdir()  # only an empty one goes
         if summaries:

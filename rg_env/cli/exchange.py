@@ -185,6 +185,7 @@ def card(
     from rg_env.dump import open_run
     from rg_env.errors import ConfigError
 
+    # No card over several folders: the hub's data sets are one folder each.
     folders = locate_dumps(paths)
     if len(folders) > 1:
         raise ConfigError(f"{len(folders)} dumps are given: a card describes one folder, so give one at a time")

@@ -62,6 +62,8 @@ def serve(
     import_tasks(imports)
     count = int(workers) if is_number else workers
     function = _load(scorer, timeout, count) if scorer else None
+    # The socket is made here and not by uvicorn: a port that is taken is one line, and port 0 is known when it is
+    # shown.
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # :: stands for every address, IPv4's too

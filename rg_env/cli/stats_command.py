@@ -218,6 +218,7 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
         print_line(
             f"{shared:,} questions are in both, of {questions:,} and {questions_other:,}: only these are compared"
         )
+        # By default the comparison chooses its measures itself.
         shown = options.names or (measures if options.details else ())
         console().print(render_comparison(*frames, measures=shown))
         for line in LEGEND:
