@@ -34,6 +34,7 @@ def kinds_of(openapi: Mapping[str, Any]) -> list[RequestKind]:
         for method, operation in methods.items():
             schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
             fields = tuple(dict.fromkeys(_fields(openapi, schema)))
+            # The first paragraph of the route's docstring.
             about = operation.get("description", "").partition("\n\n")[0].replace("\n", " ")
             kinds.append(RequestKind(method.upper(), path, fields, about))
     return kinds
@@ -41,6 +42,7 @@ def kinds_of(openapi: Mapping[str, Any]) -> list[RequestKind]:
 
 def _fields(openapi: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
     """The names in a body, of all its alternatives."""
+    # FastAPI describes each model once and refers to it.
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         schema = openapi["components"]["schemas"][name]

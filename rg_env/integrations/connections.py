@@ -37,6 +37,7 @@ class LimitedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
+        # Counted even if it is refused: `connection_lost` follows the abort, and takes it back.
         self._of_address[self._address] += 1
         self._is_counted = True
         if self._of_address[self._address] > self.most_of_address:
@@ -64,6 +65,7 @@ class LimitedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        # Only now: h11 has read the data, and its state says whether the head is whole.
         self._watch_head()
 
     def timeout_keep_alive_handler(self) -> None:

@@ -26,6 +26,7 @@ from rg_env.tasks.question_file import SCORER_KEY
 from rg_env.tasks.registry import check_name, check_options
 
 _LONGEST_ID, _MOST_MADE = 200, 4096
+# NeMo Gym's rule (0.7.0): up to the first closing brace, whatever stands before it.
 _BOXED = re.compile(r"\\boxed\{([^}]+)\}")
 _MAKERS = 4
 """Items that are made at the same time, in threads: some tasks take seconds for one."""
@@ -181,6 +182,7 @@ async def find_item(desk: Desk, item: object, task: str | None = None, options: 
         RefusedError: it is none of these, or its task is unknown.
     """
     try:
+        # Anything longer is JSON, if it is an item at all.
         if isinstance(item, str) and len(item) < _LONGEST_ID:
             made = await _item_of_id(desk, item)
             if made is not None:
@@ -204,8 +206,10 @@ async def _item_of_id(desk: Desk, item_id: str) -> RequestedItem | None:
     item = await desk.make(partial(item_of_id, item_id, desk.tasks))
     if item is None:
         return None
+    # All at once: it is rare, and an item can be made again.
     if len(desk.made) > _MOST_MADE:
         desk.made.clear()
+    # Of two requests that have made the same item meanwhile, both get the first one.
     return desk.made.setdefault(item_id, RequestedItem(item.entry, item.config))
 
 

@@ -108,6 +108,7 @@ class Episodes:
         if split not in list(Split):
             raise RefusedError(422, f"split must be {' or '.join(Split)}, not {split[:40]!r}")
         name = Split(split)
+        # The task and not its result, so that requests that come meanwhile wait for the same rows.
         if name not in self._rows:
             self._rows[name] = asyncio.ensure_future(asyncio.to_thread(self._make_rows, name))
         making = self._rows[name]
@@ -115,6 +116,7 @@ class Episodes:
             # Shielded, because others may wait for the same rows when this client leaves.
             return await asyncio.shield(making)
         except RGEnvError:
+            # Forgotten, so that the next request tries again.
             self._rows.pop(name, None)
             raise
 
@@ -151,6 +153,7 @@ class Episodes:
         """A new episode under this key. Raises RefusedError: there are too many."""
         self._end_idle()
         client = CLIENT.get()
+        # What is left is in use: idle episodes have just ended.
         share = max(1, self.most // 2)
         if len(self._running) >= self.most or self._of_client[client] >= share:
             raise RefusedError(503, f"{self._of_client[client]:,} of your sessions are open; end some, or try again")
@@ -205,6 +208,7 @@ class Episodes:
             outcome = episode.outcome
             if outcome is None or outcome.done:
                 raise OverError("the question has been answered; begin another one")
+        # A full queue is an error of this request. Later it would become the outcome of the episode.
         self.desk.check_room(1)
         episode.answers += 1
         episode.task_id = secrets.token_hex(16)

@@ -44,6 +44,7 @@ def explain(error: RequestValidationError, fields: Sequence[str]) -> str:
     if kind == "json_invalid":
         return f"the body is no JSON: {first['ctx']['error']} (character {first['loc'][-1]})"
     path = _path(first)
+    # Listed behind most messages: what was missed is often a name that was misspelled.
     has = f"; it has {', '.join(fields)}" if fields else ""
     if not path:
         wrong = "must be a JSON object" if kind in _NO_OBJECT else first["msg"]

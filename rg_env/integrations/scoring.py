@@ -76,5 +76,6 @@ def judge_all(config: RGDumpConfig, items: Iterable[Item], texts: Sequence[str])
         watch.end_scoring()
         return verdict, watch
 
+    # Threads, because they only wait for the scorer processes.
     with ThreadPoolExecutor(scorer.workers) as threads:
         return list(threads.map(judge, items, texts))

@@ -64,6 +64,7 @@ class _Server(uvicorn.Server):
 def run(desk: Desk, listener: socket, at_end: Callable[[], None]) -> None:
     """Serve on this socket until SIGTERM or Ctrl-C, then call `at_end`."""
     most = allow_connections()
+    # Half of them, so that one address never shuts out all others.
     LimitedProtocol.most_of_address = max(1, most // 2)
     config = uvicorn.Config(
         make_app(desk),
@@ -128,6 +129,7 @@ def _refuse_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     why = error.detail
     if error.status_code in (404, 405):
+        # Starlette's text names neither the paths nor the methods that there are.
         why = advise(kinds_of(request.app.openapi()), request.method, request.url.path)
     return error_reply(error.status_code, why)
 
@@ -160,6 +162,7 @@ class _Gate:
         if scope["type"] != "http":  # the beginning and the end of the server
             await self._app(scope, receive, send)
             return
+        # An error can be sent only while no reply has begun.
         has_replied = False
 
         async def note_and_send(message: Message) -> None:
@@ -198,8 +201,10 @@ class _Gate:
     def _check(self, headers: Headers) -> None:
         """Refuse who may not ask, and what is too long by its own account."""
         token = headers.get("authorization", "").removeprefix("Bearer ") or headers.get("x-api-key", "")
+        # A token alone decides who may ask. Without one, the name in the request keeps pages of other sites out.
         if not self._desk.token:
             _check_host(headers.get("host"), self._desk.host)
+        # As bytes: `compare_digest` refuses a str that is not ASCII.
         elif not hmac.compare_digest(token.encode(), self._desk.token.encode()):
             raise RefusedError(401, "send the header `Authorization: Bearer TOKEN`")
         length = headers.get("content-length", "")

@@ -52,12 +52,14 @@ class Turns:
         client.asked_at = time.monotonic()
         slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         client.waiting.append(slot)
+        # A client that waits already keeps its place.
         self._queue.setdefault(name, client)
         self._give()
         try:
             await slot
             yield
         finally:
+            # A slot that was never given is still in `waiting`, from which `_give` drops it.
             if slot in client.running:  # also if the slot came together with a cancellation
                 self._take_back(client, slot)
 
@@ -71,6 +73,7 @@ class Turns:
 
     def _give(self) -> None:
         """Give free slots to those who wait, one client after the other."""
+        # In rounds, so that a client with much work gets one slot a round, like all others.
         has_given = True
         while has_given:
             has_given = False
@@ -92,6 +95,7 @@ class Turns:
     def _most(self, client: _Client) -> int:
         """How many slots a client may have now."""
         now = time.monotonic()
+        # Work that still runs counts as well: slow work is known before it ends.
         slowest = min(client.running.values(), default=now)
         is_slow = now - client.slow_at < MEMORY_SECONDS or now - slowest > SLOW_SECONDS
         return max(1, self._slots // 2) if is_slow and len(self._clients) > 1 else self._slots

@@ -48,6 +48,7 @@ async def verify(desk: Desk, body: dict[str, Any]) -> dict[str, Any]:
     text = _text_of(body["response"])
     result = await desk.score_free_text(item, text)
     scored = result.scored
+    # A rejected answer has a score: it is wrong. With any other status but ok, no scorer gave one.
     failed = scored.status not in (Status.OK, Status.REJECTED)
     return {
         **body,

@@ -143,6 +143,7 @@ def routes(episodes: Episodes) -> APIRouter:
         connection = _Connection(episodes, episodes.new_key())
         try:
             while True:
+                # A connection on which nothing comes ends like an idle episode.
                 text = await asyncio.wait_for(socket.receive_text(), episodes.idle_seconds)
                 reply = await connection.reply(text)
                 if reply is None:
@@ -169,6 +170,7 @@ async def _begin(episodes: Episodes, key: str, request: ResetRequest) -> Episode
         else:
             index = secrets.randbelow(rows)
         item = await episodes.item_of_row(request.split, index)
+    # Only now: a reset to a question that does not exist leaves the running episode alone.
     episodes.end(key)
     return episodes.start(key, item)
 

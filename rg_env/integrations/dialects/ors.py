@@ -249,6 +249,7 @@ def _episode_routes(episodes: Episodes) -> APIRouter:
     async def call(request: ToolCallRequest, key: Key) -> StreamingResponse:
         """ORS: calls a tool, and streams its result."""
         episode = episodes.find(key)
+        # A client that lost the connection asks again, by the name of its answer. Nothing is scored twice.
         if request.task_id is not None:
             if request.task_id != episode.task_id:
                 return _stream(_single("error", "unknown task_id"))
@@ -282,7 +283,7 @@ async def _result(episode: Episode) -> AsyncIterator[bytes]:
     while not scoring.done():
         await asyncio.wait({scoring}, timeout=_PING_SECONDS)
         if not scoring.done():
-            yield b": scoring\n\n"
+            yield b": scoring\n\n"  # a comment of the event stream, which clients skip
     if scoring.cancelled():
         yield _event("error", "the session was deleted")
         return
@@ -320,5 +321,6 @@ def _event(name: str, data: str) -> bytes:
 
 
 def _stream(events: AsyncIterator[bytes]) -> StreamingResponse:
+    # Proxies would hold the events back until the stream ends.
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)

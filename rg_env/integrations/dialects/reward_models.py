@@ -73,6 +73,7 @@ async def _rewards(desk: Desk, texts: list[str], labels: list[Any]) -> list[floa
     for result in results:
         scored = result.scored
         if scored.excused:
+            # An item that cannot be scored stays so. After a failure of the machine, another try may help.
             status = 422 if scored.status is Status.ERROR else 503
             raise RefusedError(status, f"{scored.status}: {scored.detail}")
     return [result.scored.score for result in results]
