@@ -126,6 +126,7 @@ class CPUInferenceClient(InferenceEngineInterface):
         loop = asyncio.get_running_loop()
         # SkyRL starts its rollouts one after another: an early batch would be one request.
         end, count = loop.time() + LONGEST_WAIT_SECONDS, 0
+        # Until a pause brings no new request.
         while count < len(self._waiting) < MAX_BATCH and loop.time() < end:
             count = len(self._waiting)
             await asyncio.sleep(QUIET_SECONDS)

@@ -117,6 +117,7 @@ class CPUMixin:
         build = trainer.build_models
 
         def build_on_the_cpu(*_: Any) -> None:
+            # In place of SkyRL's GPU workers, which are the arguments.
             build(workers.PolicyWorker, workers.CriticWorker, workers.RefWorker)
 
         trainer.build_models = build_on_the_cpu

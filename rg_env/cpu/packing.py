@@ -141,11 +141,14 @@ class Pack:
         for number, (tokens, kept) in enumerate(zip(sequences, attention, strict=True)):
             if not rows or len(rows[-1].tokens) >= LONGEST:
                 rows.append(_Tree())
+            # A token is predicted at the place of the token before it, so the last one of a sequence has no place.
             path = rows[-1].add(tokens[kept].tolist())[-num_actions:]
             row_of[number] = len(rows) - 1
+            # From the right, where all sequences end. A short one has fewer predicted tokens than `num_actions`.
             predicted[number, : num_actions - len(path)] = False
             columns[number, num_actions - len(path) :] = torch.tensor(path, dtype=torch.long)
         length = max(len(row.tokens) for row in rows)
+        # Columns to the left of the first place that predicts anything need no logits.
         first = int(columns[predicted].min()) if predicted.any() else length - 1
         return cls(
             tokens=_pad([row.tokens for row in rows], length),
@@ -171,6 +174,7 @@ class _Tree:
         """Add a sequence without its last token, which predicts nothing; returns the places of its tokens."""
         path, at = [], -1
         for position, token in enumerate(sequence[:-1]):
+            # A new place, unless an earlier sequence of the row goes on with this token here.
             place = self._children.setdefault((at, token), len(self.tokens))
             if place == len(self.tokens):
                 self.tokens.append(token)
@@ -184,6 +188,7 @@ class _Tree:
         """Shape [length, length]: each token attends to itself and its ancestors, padding to itself."""
         seen = torch.eye(length, dtype=torch.bool)
         rows = seen.numpy()  # a view; numpy is faster at thousands of small operations
+        # A parent stands before its children, so its own row is complete already.
         for place, parent in enumerate(self._parents):
             if parent >= 0:
                 rows[place] |= rows[parent]

@@ -129,6 +129,7 @@ class Sampler:
             ConfigError: a prompt is empty or fills the model's context.
             SamplerError: the model's logits are not finite.
         """
+        # All rows are started first, so that a prompt that does not fit is refused before anything is sampled.
         rows = [self._start(request) for request in requests]
         for params in dict.fromkeys(request.params for request in requests):
             self._finish([row for row in rows if row.request.params == params], params)
@@ -189,6 +190,7 @@ class Sampler:
             row.unsearched = len(text)
         else:
             for stop in params.stop:  # the first of the list counts, as in vLLM
+                # A stop string may begin in the text of the first token, but must end after it.
                 start = text.find(stop, max(0, row.unsearched - len(stop) + 1))
                 if start >= 0:
                     row.stop_reason, row.text = "stop", text[: start + len(stop)]

@@ -142,6 +142,7 @@ class CPUCriticWorkerBase(_CPUWorker, fsdp_worker.FSDPCriticWorkerBase):
     """The critic."""
 
 
+# Logical GPUs, by which SkyRL places its workers: `cpu_ray` gives Ray one for each.
 PolicyWorker = ray.remote(num_gpus=1)(CPUPolicyWorkerBase)
 RefWorker = ray.remote(num_gpus=1)(CPURefWorkerBase)
 CriticWorker = ray.remote(num_gpus=1)(CPUCriticWorkerBase)
