@@ -54,6 +54,7 @@ class Reports:
         """Send what is now true of the run, in the words of `Screen.facts`."""
         if self.path is None:
             return
+        # A report that is too long for one write would be dropped as a whole.
         short = {}
         for name, fact in facts.items():
             short[name] = fact[:_LONGEST] if isinstance(fact, str) else fact

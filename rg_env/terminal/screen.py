@@ -78,10 +78,12 @@ class Screen:
         """Take a report into account, and show it."""
         if "doing" in report:
             self.facts["progress"], self._began_doing = "", time.monotonic()
+        # The first error stays, because the later ones follow from it.
         error = self.facts.get("error") or report.get("error")
         self.facts |= {**report, "error": error} if error else report
         self._due = 0.0
         if "evaluation" in report:
+            # The first evaluation and the last one.
             self._evaluations = [*self._evaluations[:1], report["evaluation"]]
         for name in _CURVES:
             self._history[name] += [report[name]] if name in report else []
@@ -91,6 +93,7 @@ class Screen:
             self._progress.update(self._bar, completed=report["step"], total=report["total"])
             speed = self._progress.tasks[0].speed
             self._progress.update(self._bar, pace=f"{1 / speed:.2g} s each" if speed else "")
+        # A terminal has the panel, so a `line` is for pipes only.
         text = report.get("note") or (None if self._draws else report.get("line"))
         if text and not self.verbose:
             self.line(text)
@@ -113,6 +116,7 @@ class Screen:
     def end(self, code: int, args: Sequence[str]) -> None:
         """Show the run for the last time, and what there is to say at its end. `code`, `args`: of the command."""
         self._has_ended = True
+        # Without a log nothing was started, so there is no panel worth keeping.
         self._try(self._draw if self._draws and "log" in self.facts else self._erase)
         self._draws, self._drawn = False, (0, 1)
         for mistake in self.facts["error"].splitlines() if code in (1, 2) else ():
@@ -165,6 +169,7 @@ class Screen:
         """Draw the panel in place of the one that is there; cut to the height of the terminal."""
         with self._console.capture() as captured:
             self._console.print(self.panel())
+        # A panel taller than the terminal could not be erased: its first lines would have scrolled away.
         lines = captured.get().splitlines(keepends=True)[: max(1, self._console.height - 1)]
         self._erase()
         self._stream.write("".join(lines))

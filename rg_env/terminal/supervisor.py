@@ -83,6 +83,7 @@ def supervise(work: Callable[[], object], screen: Screen) -> int:
         return 128 + received[0][1]
     how = f"exit code {status}" if status > 0 else signal.Signals(-status).name
     screen.facts.setdefault("error", f"the process of the run ended with {how}")
+    # Before the run is under way, 2 is a wrong setting. Later it is a failure like any other.
     return 2 if status == 2 and "under_way" not in screen.facts else 1
 
 
@@ -94,6 +95,7 @@ def _watch(pid: int, pipe: int, scratch: Path, screen: Screen, received: Sequenc
         ended, status = os.waitpid(pid, os.WNOHANG)
         with suppress(BlockingIOError):  # nothing was sent
             unread += os.read(pipe, _READ)
+        # What follows the last line feed is a report that has not come whole yet.
         *lines, unread = unread.split(b"\n")
         for line in lines:
             with suppress(ValueError):  # too long to be sent in one write
@@ -108,6 +110,7 @@ def _watch(pid: int, pipe: int, scratch: Path, screen: Screen, received: Sequenc
                 (scratch / STOPPED_BY).write_text(name)
             os.kill(pid, signal.SIGTERM)
             screen.line(f"{name}: stopping; a second signal ends the run within 10 s, a third at once")
+        # Each signal sets a deadline of its own, and the earliest one counts.
         deadlines = [moment + patience for (moment, _), patience in zip(received, _PATIENCE, strict=False)]
         if deadlines and time.monotonic() > min(deadlines):
             return -signal.SIGKILL
@@ -134,6 +137,7 @@ def _work(work: Callable[[], object], scratch: Path, supervisor: int, verbose: b
     code = 1
     try:
         os.setsid()  # Ctrl-C reaches the terminal's session only, so Ray's processes never see it
+        # The fork has inherited the supervisor's handlers, which would only note a signal.
         for signum in _SIGNALS:
             signal.signal(signum, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)  # with which Ray cancels a task
@@ -156,6 +160,7 @@ def _work(work: Callable[[], object], scratch: Path, supervisor: int, verbose: b
         last = (str(error).strip().splitlines() or [""])[-1]  # Ray's begin with the traceback of another process
         reports.send(error=one_line(last if "\n" in str(error) else f"{type(error).__name__}: {last}", 500))
     finally:
+        # `os._exit` flushes nothing.
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()
