@@ -51,6 +51,7 @@ def make_new_folder(stem: Path) -> Path:
             folder.parent.mkdir(parents=True, exist_ok=True)
             folder.mkdir()
         except FileExistsError:
+            # What exists may be a file in the place of the parent folder, for which waiting would not help.
             if not folder.parent.is_dir():
                 raise ConfigError(f"{folder.parent} is a file: choose other paths") from None
             time.sleep(0.1)
@@ -96,6 +97,7 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
     Raises:
         OSError: from the block, or the draft cannot be renamed.
     """
+    # Beside the file, because a rename is atomic only within one file system.
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         yield draft
@@ -103,6 +105,7 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
             sync_path(draft)
         draft.replace(path)
     except BaseException:
+        # Also for Ctrl-C, so that no draft is left.
         with suppress(OSError):
             shutil.rmtree(draft) if draft.is_dir() else draft.unlink(missing_ok=True)
         raise

@@ -26,6 +26,7 @@ def check_hub_model(setting: str, name: str) -> None:
     from huggingface_hub.errors import EntryNotFoundError
 
     try:
+        # A path if the file is in the cache; otherwise None, or a mark that the hub has none.
         if isinstance(try_to_load_from_cache(name, "config.json"), str):
             return
         get_hf_file_metadata(hf_hub_url(name, "config.json"), timeout=_SECONDS)

@@ -31,6 +31,7 @@ def import_named(names: Iterable[str]) -> None:
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
+            # The module itself exists: what is missing is something that it imports.
             if error.name not in (name, name.partition(".")[0]):
                 raise _failed_import(name, error) from error
             message = f"there is no module {name!r} in {Path.cwd()} or among the installed ones"
@@ -38,6 +39,7 @@ def import_named(names: Iterable[str]) -> None:
                 message += f"; a module is named without .py: {name.removesuffix('.py')}"
             raise UserCodeError(message) from None
         except SystemExit as error:
+            # Only the place: the message says itself what happened there.
             where = str(_failed_import(name, error)).removesuffix(f": {describe(error)}")
             remedy = 'put what ends it under `if __name__ == "__main__":`'
             raise UserCodeError(f"{where}: importing the module {name} ends the process; {remedy}") from error
@@ -49,6 +51,7 @@ def _failed_import(name: str, error: BaseException) -> UserCodeError:
     if isinstance(error, SyntaxError):
         return UserCodeError(f"{error.filename}:{error.lineno}: {describe(error)}")
     files = files_of([name])
+    # The innermost frame in the module's own file is the line that its author can change.
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
     return UserCodeError(f"{place}: {describe(error)}")
@@ -74,6 +77,7 @@ def modules_of_tasks() -> list[str]:
 
 def registered_modules() -> list[str]:
     """The modules outside of Reasoning Gym whose tasks are registered in this process, sorted."""
+    # It is not imported to ask, because that takes seconds.
     if "reasoning_gym" not in sys.modules:
         return []
     modules = {dataset_class.__module__ for dataset_class, _ in sys.modules["reasoning_gym"].factory.DATASETS.values()}

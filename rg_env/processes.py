@@ -51,6 +51,7 @@ def ray_folder() -> Path:
     scratch = os.environ.get(SCRATCH)
     if scratch is None:
         return make_scratch()
+    # One letter, because Ray's sockets are below it (see `_LONGEST_TEMP`).
     folder = Path(scratch, "r")
     folder.mkdir()
     return folder

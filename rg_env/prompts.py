@@ -127,5 +127,6 @@ class Prompts:
 
     def length(self, task: str, question: str) -> int:
         """Tokens of the prompt as SkyRL counts them, including the chat template's opening of the response."""
+        # Transformers 5 returns a dict otherwise.
         options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False, **self._chat_template_kwargs}
         return len(self._tokenizer.apply_chat_template(self.messages(task, question), **options))

@@ -165,6 +165,7 @@ def group_record(
             "task_config": question.config_json,
             "level": question.level or "",
             "complexity": question.complexity,
+            # A rollout that was not scored has a baseline of 0, and the others have that of the item.
             "baseline": max(rollout.verdict.scored.baseline for rollout in group),
             "entry": question.entry_json,
         }

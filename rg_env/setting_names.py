@@ -125,6 +125,7 @@ def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:
         raise ConfigError(message)
     if key in _USUAL:
         raise ConfigError(f"unknown setting {key!r}; {_similar(key)}")
+    # A key that begins at the top is whole already: its end must not be looked for in another group.
     whole = whole or is_group(key.partition(".")[0])
 
     # Parts are cut off at the end until the rest names a setting: the longest name that exists is meant.
@@ -137,6 +138,7 @@ def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:
             raise ConfigError(f"{key}: unknown setting; {names[0]} has no parts")
         if names:
             return names[0], rest
+        # A whole group, which null may leave out.
         if not rest and is_group(head):
             return head, ""
         head, _, last = head.rpartition(".")

@@ -112,12 +112,14 @@ def _check_items(name: str, value: Any, collection: Any, limits: Mapping[str, An
 
 class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        # PyYAML itself keeps the last of two equal keys in silence.
         keys = [key.value for key, _ in node.value]
         if twice := next((key for key in keys if keys.count(key) > 1), None):
             raise yaml.constructor.ConstructorError(None, None, f"{twice!r} is given twice", node.start_mark)
         return super().construct_mapping(node, deep)
 
 
+# In YAML 1.1, as PyYAML reads it, `1e-4` without a dot is a text.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
 )
@@ -147,6 +149,7 @@ def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
         raise ConfigError(f"{path}: contains no settings; write lines such as `trainer.max_training_steps: 10`")
     settings: dict[str, Any] = {}
     for name, value in _flatten(content, "", is_setting):
+        # A group that is given as a whole and in parts is a setting given twice, too.
         if any(f"{name}.".startswith(f"{other}.") or f"{other}.".startswith(f"{name}.") for other in settings):
             raise ConfigError(f"{path}: {name} is given twice; leave one out")
         settings[name] = value

@@ -109,6 +109,7 @@ def collapse_line(steps: Mapping[int, Mapping[str, float | None]], total: int = 
     numbers = sorted(steps)
     if not numbers:
         return ""
+    # Of the planned steps, so that the quarter does not grow while a run goes on.
     quarter = max(1, (total or numbers[-1]) // 4)
     early = [steps[number] for number in numbers if number <= quarter]
     for number in numbers:
