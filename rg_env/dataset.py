@@ -392,7 +392,7 @@ class EvalSet(Rows):
         complexity: Complexity = None,
         **prompt: Any,
     ) -> None:
-        # Wrong arguments raise here; what only drawing finds out is raised by whoever asks for an item.
+        # What only drawing finds out, such as a wrong seed or complexity, is raised when somebody asks for an item.
         need_number("samples_per_task", samples_per_task, whole=True, at_least=1)
         self.prompts = Prompts(**prompt)
         self._made: Future[Sequence[Item]] = Future()

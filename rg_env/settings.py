@@ -101,6 +101,7 @@ def _check_items(name: str, value: Any, collection: Any, limits: Mapping[str, An
     item_kind = (typing.get_args(collection) or (Any,))[-1]
     items: Iterable[tuple[Any, Any]]
     if (typing.get_origin(collection) or collection) is list:
+        # `imports=my_tasks.py` would otherwise be advised as [my_tasks.py], and a module is named without .py.
         need(isinstance(value, (list, tuple)), name, value, f"must be a list; write [{str(value).removesuffix('.py')}]")
         items = enumerate(value)
     else:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Row = Mapping[str, Any]
-"""A row of `statistics`; empty where there is none."""
+"""A row of `statistics`."""
 Show = Callable[[Row], str]
 _UNKNOWN = "–"
 _WIDTH = 80

@@ -56,6 +56,7 @@ class Episode:
     Attributes:
         client: whose share of the episodes it takes.
         task_id: names the answer to a client that has lost the connection and asks again.
+        answers: how many it has had; more than one only after an excused one.
     """
 
     item: Item

@@ -132,8 +132,8 @@ class AnswerScore:
     Attributes:
         raw: score of the bare answer, in [0, 1]; None if it was not scored.
         tagged: score of `<answer>…</answer>`, in [0, 1]; None if it was not scored.
-        score: the base score, as `rg_env.scoring.base_score` makes it of the other numbers, or 0.0 if the answer was
-            not scored.
+        score: the base score, as `rg_env.scoring.base_score` makes it of the other numbers; with
+            `partial_credit=upstream` and for questions of a file, the higher of both; 0.0 if the answer was not scored.
         detail: one line for people: why the answer was refused or what failed. Empty if `status` is OK, with two
             exceptions: if the scorer raised on a form, that form scores 0.0 and `detail` has the reason; if
             `normalized`, `detail` shows the text that was scored.
@@ -157,7 +157,10 @@ class AnswerScore:
 
     @classmethod
     def of_forms(cls, raw: float | str, tagged: float | str) -> Self:
-        """Put the scores of both forms together. A form on which the scorer raised, for the given reason, is wrong."""
+        """Put the scores of both forms together. A form on which the scorer raised, for the given reason, is wrong.
+
+        `score` is the higher of both. Where the scorer has a base score, it replaces this one.
+        """
         reasons = []
         if isinstance(raw, str):
             reasons.append(f"raw: {raw}")

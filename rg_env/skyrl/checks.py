@@ -234,6 +234,8 @@ def check_loop(cfg: Any) -> Mistakes:
             right = f"SkyRL passes it to no engine; set generator.{group}.additional_kwargs.repetition_penalty"
             yield f"generator.{group}.repetition_penalty", right
     loop = cfg.trainer.fully_async
+    # rg_env's rewards are lists, one per token. For these SkyRL's trainer skips the filter; only its fully async
+    # collector with `sample_full_batch` sums them before it looks.
     if algorithm.zero_variance_filter and not (loop.enabled and loop.sample_full_batch):
         other = "trainer.algorithm.dynamic_sampling.type=filter"
         if loop.enabled:

@@ -34,6 +34,9 @@ from rg_env.skyrl.turns import Dialog, Turns, as_messages, read_turns, without_e
 from rg_env.tasks import Item
 from rg_env.tasks.item import ENV_CLASS
 
+_SOLVED_AT = 0.99
+"""The score from which a rollout of another environment counts as solved. Below 1, as it may be a sum of floats."""
+
 
 @dataclass(slots=True)
 class Group:
@@ -168,7 +171,7 @@ def record_groups(
     """
     records = []
     for group in groups:
-        threshold = solved_at.get(group.env_class, 0.99)
+        threshold = solved_at.get(group.env_class, _SOLVED_AT)
         records.append(group_record(origin, group.question, group.uid, group.rollouts, threshold))
     # SkyRL's evaluation needs none of these lists, and would have to join them.
     if origin.phase is Phase.TRAIN:
