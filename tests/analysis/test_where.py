@@ -47,7 +47,6 @@ def test_a_condition_chooses_its_rows(condition, rows):
     ("condition", "says"),
     [
         ("gcd is", "not a condition in SQL"),
-        ("", "not a condition in SQL"),
         ("paint = 'red'", "unknown column paint; .* some columns are task, step, .*; docs/dumps.md lists all"),
         ("stp > 3", r"unknown column stp; .*; did you mean step\?"),
         ("step > 3 && phase = 'eval'", "write AND in place of &&"),
@@ -73,6 +72,11 @@ def test_a_mistake_is_one_line_with_what_would_be_right(condition, says):
         parse_condition(condition)
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith(f"{condition}: ")
+
+
+def test_an_empty_condition_is_a_mistake():
+    with pytest.raises(ConditionError, match="^the condition is empty; write for example task = 'chain_sum'$"):
+        parse_condition("")
 
 
 WORDS = st.sampled_from(

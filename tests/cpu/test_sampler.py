@@ -243,4 +243,4 @@ def test_a_rollout_leaves_less_behind_than_its_prompt(model_folder: Path) -> Non
     sampler = Sampler.from_pretrained(str(model_folder))
     for number in range(20):
         sampler.sample([Request((3,) * 30, SamplingParams(max_tokens=1), f"session {number}")])
-    assert sys.getsizeof((3,) * 30) > 200 > len(pickle.dumps(sampler._asked)) / 20
+    assert sys.getsizeof((3,) * 30) > 200 > len(pickle.dumps(sampler._requests)) / 20
