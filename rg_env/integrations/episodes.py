@@ -129,8 +129,7 @@ class Episodes:
     async def item_of_row(self, split: str, index: int) -> Item:
         """The item of a row. Raises RefusedError: there is no such row."""
         rows = await self.rows(split)
-        if not 0 <= index < len(rows):
-            raise RefusedError(422, f"index must be at least 0 and below {len(rows)}, not {index}")
+        check_index(rows, index)
         try:
             return await self.desk.make(partial(rows.item, index))
         except ConfigError as error:
@@ -227,6 +226,12 @@ class Episodes:
             if not isinstance(error, (RefusedError, RGEnvError, OSError, MemoryError)):  # not of the machine
                 logger.opt(exception=error).warning("an answer could not be scored: {}", describe(error))
             return Outcome(None, Status.ERROR.value, detail=describe(error))
+
+
+def check_index(rows: ReasoningGymDataset, index: int) -> None:
+    """Refuse a number that no row has."""
+    if not 0 <= index < len(rows):
+        raise RefusedError(422, f"index must be at least 0 and below {len(rows)}, not {index}")
 
 
 def _outcome(result: ScoredText) -> Outcome:

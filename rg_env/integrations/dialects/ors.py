@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 from rg_env import __version__
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.integrations.desk import RefusedError
-from rg_env.integrations.episodes import Episode, Episodes, Outcome, OverError
+from rg_env.integrations.episodes import Episode, Episodes, Outcome, OverError, check_index
 from rg_env.integrations.reply import Reply
 from rg_env.tasks import Item, Split
 
@@ -146,8 +146,7 @@ def _task_routes(episodes: Episodes) -> APIRouter:
     async def task(request: TaskRequest) -> Reply:
         """ORS: one task."""
         rows = await episodes.rows(request.split)
-        if not 0 <= request.index < len(rows):
-            raise RefusedError(422, f"index must be at least 0 and below {len(rows)}, not {request.index}")
+        check_index(rows, request.index)
         (spec,) = _specs(rows, range(request.index, request.index + 1), request.split)
         return Reply({"task": spec, "env_name": NAME})
 
