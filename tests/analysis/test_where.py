@@ -75,7 +75,7 @@ def test_a_mistake_is_one_line_with_what_would_be_right(condition, says):
 
 
 def test_an_empty_condition_is_a_mistake():
-    with pytest.raises(ConditionError, match="^the condition is empty; write for example task = 'chain_sum'$"):
+    with pytest.raises(ConditionError, match=r"^the condition is empty; write for example task = 'chain_sum'$"):
         parse_condition("")
 
 
