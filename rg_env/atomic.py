@@ -8,6 +8,7 @@ covered: a power failure, unless `sync` is set, and a killed process, whose draf
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rg_env.errors import ConfigError
+from rg_env.errors import ConfigError, one_line
 
 
 def check_output(path: str | Path, ending: str, *, force: bool = True) -> Path:
@@ -75,7 +76,24 @@ def new_file(path: Path) -> Iterator[Path]:
     except OSError as error:
         if _is_elsewhere(error, path.parent):
             raise
-        raise ConfigError(f"{path} cannot be written ({error.strerror or error}): choose another name") from None
+        # A full disk, or too many open files, would be the same under another name.
+        advice = ": choose another name" if error.errno in _ABOUT_NAMES else ""
+        raise ConfigError(f"{path} cannot be written ({error.strerror or one_line(error)}){advice}") from None
+
+
+_ABOUT_NAMES = (
+    errno.EACCES,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.ENOTEMPTY,
+    errno.EPERM,
+    errno.EROFS,
+)
+"""What the system says where a file of this name cannot be."""
 
 
 def _is_elsewhere(error: OSError, folder: Path) -> bool:

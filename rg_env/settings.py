@@ -138,9 +138,7 @@ def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError:
-        near = get_close_matches(path.stem, [other.stem for other in path.parent.glob("*.yaml")], cutoff=0.7)
-        hint = f"did you mean {path.with_name(f'{near[0]}.yaml')}?" if near else "check the path"
-        raise ConfigError(f"{path}: cannot be read (no such file); {hint}") from None
+        raise ConfigError(f"{path}: cannot be read (no such file); {_instead_of(path)}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
     except Exception as error:  # PyYAML's constructors raise nearly anything
@@ -155,6 +153,33 @@ def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
             raise ConfigError(f"{path}: {name} is given twice; leave one out")
         settings[name] = value
     return settings
+
+
+RECIPES = Path(__file__).parents[1] / "configs"
+"""Where the recipes are, if rg_env runs from a checkout; an installed package has none."""
+
+
+def _instead_of(path: Path) -> str:
+    """What the user of a path without a file may have meant."""
+    near = get_close_matches(path.stem, [other.stem for other in path.parent.glob("*.yaml")], cutoff=0.7)
+    if near:
+        return f"did you mean {path.with_name(f'{near[0]}.yaml')}?"
+    if recipe := nearest_recipe(path.stem):
+        return f"did you mean {recipe}?"
+    where = RECIPES if RECIPES.is_dir() else "configs/ of rg_env's repository, which is not installed with it"
+    return f"check the path; recipes are in {where}"
+
+
+def nearest_recipe(name: str) -> Path | None:
+    """The recipe of this checkout with the most similar name, relative to this folder if it is below it."""
+    recipes = {}
+    for folder in (RECIPES / "cpu", RECIPES):
+        recipes |= {recipe.stem: recipe for recipe in folder.glob("*.yaml")}
+    near = get_close_matches(name, recipes, n=1, cutoff=0.7)
+    if not near:
+        return None
+    recipe = recipes[near[0]]
+    return recipe.relative_to(Path.cwd()) if recipe.is_relative_to(Path.cwd()) else recipe
 
 
 def read_value(key: str, text: str) -> Any:

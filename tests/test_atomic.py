@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -46,5 +47,10 @@ def test_only_what_cannot_be_written_is_said_to_be(tmp_path):
     with pytest.raises(FileNotFoundError, match="elsewhere"), new_file(tmp_path / "out" / "a.txt"):
         Path("/nowhere/elsewhere").read_text()
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(ConfigError, match=r"a\.txt cannot be written"), new_file(tmp_path / "file" / "a.txt"):
+    advised = r"a\.txt cannot be written \(File exists\): choose another name"
+    with pytest.raises(ConfigError, match=advised), new_file(tmp_path / "file" / "a.txt"):
         pass
+    full = OSError(errno.ENOSPC, "No space left on device")
+    said = r"a\.txt cannot be written \(No space left on device\)$"
+    with pytest.raises(ConfigError, match=said), new_file(tmp_path / "a.txt"):
+        raise full

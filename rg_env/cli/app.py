@@ -7,7 +7,7 @@ import sys
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,9 +20,12 @@ from rg_env.cli.options import Force, Imports, JsonFlag, SettingArguments, Tasks
 from rg_env.cli.runs_command import runs
 from rg_env.cli.serve_command import serve
 from rg_env.cli.tasks import TasksCommand, tasks
-from rg_env.errors import RGEnvError
+from rg_env.errors import ConfigError, RGEnvError, did_you_mean
 from rg_env.output import guard_streams, print_error, print_fields, print_json, print_line, print_text
 from rg_env.scoring.types import MEANINGS, Status, Verdict
+
+if TYPE_CHECKING:
+    from rg_env.tasks import TaskMix
 
 app = CommandApp(
     """Train and evaluate language models on Reasoning Gym with SkyRL, and analyze the recorded rollouts.
@@ -243,6 +246,7 @@ def score(
     import_tasks(imports)
     mix = TaskMix.parse(tasks) if tasks else TaskMix(())
     # An id has split, seed and index after the name of its task. Anything else is the name of a task or a file.
+    _check_in_mix(task, mix)
     item = item_of_id(task, mix)
     if item is None:
         item = ReasoningGymDataset(mix.of_file(task) or [task]).item(0)
@@ -272,6 +276,23 @@ def score(
     print_fields(shown)
     if summary:
         print_line(summary)
+
+
+def _check_in_mix(text: str, mix: TaskMix) -> None:
+    """Raise a ConfigError if a task, or that of an id, is neither Reasoning Gym's nor a file of the mix."""
+    from rg_env.tasks.item import ItemId
+    from rg_env.tasks.registry import check_name
+
+    parts = ItemId.parse(text)
+    name = parts.task if parts else text
+    # Without files, whoever makes the item says it, with the nearest names of Reasoning Gym.
+    if not mix.files or name in mix.files:
+        return
+    try:
+        check_name(name)
+    except ConfigError:
+        hint = did_you_mean(name, mix.files, f"the files of the mix are {', '.join(mix.files)}")
+        raise ConfigError(f"unknown task {name!r}{hint}") from None
 
 
 def _reason(verdict: Verdict, right: object) -> str:

@@ -159,11 +159,13 @@ def _spread(tasks: Sequence[str]) -> list[str]:
     ['complex_arithmetic', 'gcd', 'lcm', 'polynomial_equations', 'chain_sum', 'fraction_simplification']
     """
     categories = task_categories()
-    sizes = Counter(categories[task] for task in tasks)
+    # A file of questions is in no category of Reasoning Gym: each is one by itself.
+    category_of = {task: categories.get(task, f"file {task}") for task in tasks}
+    sizes = Counter(category_of.values())
     seen: Counter[str] = Counter()
     places: dict[str, float] = {}
     for task in tasks:
-        category = categories[task]
+        category = category_of[task]
         # How much of its category comes before a task: sorted by that, every category is spread evenly.
         places[task] = seen[category] / sizes[category]
         seen[category] += 1

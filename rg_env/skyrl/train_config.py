@@ -23,7 +23,7 @@ from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.cpu.cpu_settings import CPU_OVERRIDES, nano_path
 from rg_env.errors import ConfigError, UnavailableError, one_line
 from rg_env.setting_names import find_setting, is_group
-from rg_env.settings import check_value, read_file, read_value, set_value, value_of
+from rg_env.settings import check_value, nearest_recipe, read_file, read_value, set_value, value_of
 from rg_env.skyrl.checks import (
     MODELS,
     NANO,
@@ -178,7 +178,9 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
             except ConfigError as error:
                 mistakes.append(str(error))
         else:
-            mistakes.append(f"{arg!r}: {_EXPECTED}, such as trainer.max_training_steps=10")
+            recipe = None if sign else nearest_recipe(arg)
+            hint = f"; did you mean {recipe}?" if recipe else ", such as trainer.max_training_steps=10"
+            mistakes.append(f"{arg!r}: {_EXPECTED}{hint}")
     values = _overridden(files, typed)
     # After merging, because a value that another one overrides need not be right.
     for key, value in list(values.items()):

@@ -11,3 +11,7 @@ def sleeper(seconds: float) -> float:
 def burner(_: str) -> float:
     while True:
         pass
+
+
+def is_same_city(answer: str, row: dict[str, str]) -> float:
+    return float(answer.lower() == row["answer"].lower())
