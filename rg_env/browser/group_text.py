@@ -205,8 +205,6 @@ def group_lines(
     for role, content in prompt(group):
         yield f"-- {visible(role, one_line=True)}"
         yield from _indented(content)
-    if repetition is not None and all(rollout.repetition != repetition for rollout in group.rollouts):
-        yield f"-- this group has no rollout {repetition}"
     for place, rollout in ranked(group):
         # Of one rollout the place is `best of 1`, so that it is shown once.
         is_shown = every_rollout or place.startswith(("best", "worst"))

@@ -30,6 +30,7 @@ from rg_env.cli.options import (
     spinner,
 )
 from rg_env.cli.stats_command import stats
+from rg_env.errors import refuse
 from rg_env.output import cell, console, counted, new_table, print_error, print_json, print_line
 from rg_env.processes import usable_cores
 
@@ -101,10 +102,21 @@ def show(
         return
     dump = open_run(*selection.dumps)
     count = 0
+    has_rollout = False
+    without = ("", 0)  # a group without the rollout that is asked for, and its last one
     for group in islice(query.groups(dump, sort), limit):
         count += 1
+        numbers = [one.repetition for one in group.rollouts]
+        if rollout is not None and rollout not in numbers:
+            # Another group may have it. If none does, nothing is printed but the line below.
+            without = group.group_id, max(numbers)
+            continue
+        has_rollout = True
         for line in group_lines(group, dump.solved_at(group), every_rollout=every_rollout, repetition=rollout):
             print_line(line)
+    if count and not has_rollout:
+        group_id, highest = without
+        refuse("--rollout", rollout, f"no group has it; {group_id} has 0 to {highest}")
     if not count and conditions:
         next(selection.open().groups(), None)  # a ConditionError if nothing matches, whether its text was kept or not
     print_remarks(dump)

@@ -16,7 +16,7 @@ from rg_env.cli.base import REQUESTS_PANEL, SettingsCommand, declared_option
 from rg_env.cli.options import Imports, JsonFlag, SettingArguments
 from rg_env.config import PREFIX
 from rg_env.errors import ConfigError, need, one_line
-from rg_env.evaluate.endpoint import RequestLimits, Sampling
+from rg_env.evaluate.endpoint import RequestLimits, Sampling, base_url
 from rg_env.output import console, counted, print_error, print_json, print_line
 from rg_env.user_code import named_modules
 
@@ -146,8 +146,8 @@ def evaluate(
       rg-env eval configs/quickstart.yaml --model runs/quickstart/exports
     """
     from rg_env.analysis.scores import summarize
-    from rg_env.evaluate.run import Job, run_job
-    from rg_env.evaluate.suites import suite_questions
+    from rg_env.evaluate.run import Job, check_server, run_job
+    from rg_env.evaluate.suites import load_suite, suite_questions
 
     need(requests.tasks is None or suite == "fixed", "--tasks", requests.tasks, f"the suite {suite} has its own tasks")
     all_settings = _read("eval", settings, requests, suite)
@@ -158,6 +158,11 @@ def evaluate(
     if out is None and requests.resume:
         raise ConfigError("--resume needs --out, the folder of the evaluation to continue")
     models = _models(ctx, "eval", requests, limits, all_settings)
+    # Before the questions are made, which takes longer. If the run is finished, its server may be gone.
+    if not requests.resume:
+        if suite != "fixed":
+            load_suite(suite)  # called for its exception: a suite that is not there is a nearer mistake
+        check_server(models[0])
     samples = samples or int(all_settings.skyrl.get("generator.eval_n_samples_per_prompt", 1))
     # The training's limit of prompts holds where its questions are asked, and where a tokenizer is at hand.
     is_limited = all_settings.has_file and requests.endpoint is None and suite == "fixed"
@@ -250,7 +255,9 @@ def _models(
     if not name:
         raise ConfigError("name a model with --model, or a running server with --endpoint")
     models = [Model(name, name)] if url else find_models(name)
-    if not url:
+    if url:
+        base_url(url)  # refuses what is no address
+    else:
         program_for(models[0].path)  # refuses an environment that has none
         if not Path(models[0].path).is_dir():
             check_hub_model("--model", models[0].path)

@@ -384,6 +384,19 @@ class _Connection:
     server: Server | None = None
 
 
+def check_server(options: EndpointOptions) -> None:
+    """Find out at once that no server answers, before questions are made for it. Raises as `Endpoint.check`."""
+    url = options.url
+    if url is None:
+        return  # one is started later
+
+    async def check() -> None:
+        async with Endpoint(url, options.model, options.sampling, options.limits) as endpoint:
+            await endpoint.check()
+
+    asyncio.run(check())
+
+
 async def _connect(job: Job, run_id: str, stack: AsyncExitStack) -> _Connection:
     """Reach the server, or start one that ends with the stack.
 

@@ -65,14 +65,33 @@ def running_ray(cfg: RGTrainConfig) -> Iterator[None]:
     if cfg.rg_dump.device == "cpu":
         from rg_env.cpu.cpu_experiment import cpu_ray
 
-        with cpu_ray(cfg):
+        with explaining_a_slow_start(), cpu_ray(cfg):
             yield
         return
-    initialize_ray(cfg)
+    with explaining_a_slow_start():
+        initialize_ray(cfg)
     try:
         yield
     finally:
         ray.shutdown()
+
+
+SLOW_START = "The current node timed out during startup"
+"""How Ray 2.57 begins its error (`ray/_private/node.py`)."""
+
+
+@contextmanager
+def explaining_a_slow_start() -> Iterator[None]:
+    """Say what to set where Ray's node was not ready in time, as on a busy machine."""
+    try:
+        yield
+    except Exception as error:
+        if not str(error).startswith(SLOW_START):
+            raise
+        raise RGEnvError(
+            "Ray's node was not ready after 30 s: on a busy machine, start again with RAY_raylet_start_wait_time_s=300 "
+            "in the environment; otherwise Ray's logs say why it did not start"
+        ) from error
 
 
 def on_this_node(task: Any) -> Any:

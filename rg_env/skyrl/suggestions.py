@@ -88,6 +88,12 @@ ROWS = (
     ),
 )
 _CHOICE = re.compile(r"invalid (?P<setting>\w+): (?P<value>.*)\. Must be one of .*?(?P<choices>\[.*\])")
+_NAMES_ELSEWHERE = {
+    # PPO's clipped loss, as papers and verl call it: `ppo_policy_loss` of SkyRL 0.4.0 is registered as `regular`.
+    ("policy_loss_type", "ppo"): "regular",
+    ("policy_loss_type", "vanilla"): "regular",
+}
+"""(setting, value) → what SkyRL calls it, where another choice only looks similar."""
 _TRIES = 200
 """How far a value is looked for, on each side."""
 
@@ -99,6 +105,8 @@ def suggestion(message: str, cfg: Any, accepts: Accepts | None = None) -> str:
         accepts: None: it cannot be asked, because the run is under way.
     """
     if match := _CHOICE.search(message):
+        if choice := _NAMES_ELSEWHERE.get((match["setting"], match["value"])):
+            return f"SkyRL calls it {choice}"
         # SkyRL lists the choices itself, so only one that is near to what was typed is worth a word.
         choices = re.findall(r"[\w+-]+", match["choices"])
         return did_you_mean(match["value"], choices, "").removeprefix("; ")

@@ -162,6 +162,8 @@ def test_a_limit_one_rollout_and_all_rollouts(folder):
     ]
     second = show(folder, *gcd, "--rollout", 1).stdout
     assert second.count("-- worst of 2") == 2 and "-- best" not in second
+    none = show(folder, *gcd, "--rollout", 99)
+    assert none.stdout == "" and "--rollout=99: no group has it; " in str(none.exception)
 
 
 def test_a_hostile_text_is_printed_and_not_obeyed(tmp_path):

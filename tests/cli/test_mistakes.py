@@ -37,6 +37,8 @@ MISTAKES = {
     "eval --model no/such/folder": "there is no such folder",
     "eval --resume --model nano": "--resume needs --out",
     "eval --endpoint http://127.0.0.1:9/v1 --model x --suite nope": "nope",
+    "eval --endpoint localhost:8000 --model x --items 2": "must be an address such as http://127.0.0.1:8000/v1",
+    "eval --endpoint http://127.0.0.1:9 --model x --retries 0": "no server answers at http://127.0.0.1:9/v1",
     "eval --temperature=-1": "--temperature",
     "collect --groups 3 --out d": "--model",
     "score chain_sun": "unknown task 'chain_sun'; did you mean chain_sum",

@@ -1,10 +1,23 @@
 """The task of a run is on the node where the command was started, in a cluster of two nodes on this machine."""
 
+import inspect
 import json
 
 import pytest
+from ray._private import node
 
+from rg_env.errors import RGEnvError
+from rg_env.skyrl.launch import SLOW_START, explaining_a_slow_start
 from tests.running import run_program
+
+
+def test_a_node_that_is_not_ready_in_time_names_the_variable_that_gives_it_more():
+    """Ray waits for at least 30 s, so its error is raised here; its words are looked up in Ray itself."""
+    assert SLOW_START in inspect.getsource(node)
+    with pytest.raises(RGEnvError, match="RAY_raylet_start_wait_time_s=300"), explaining_a_slow_start():
+        raise Exception(f"{SLOW_START}. This could happen because some of the raylet failed to startup")
+    with pytest.raises(OSError, match="other"), explaining_a_slow_start():
+        raise OSError("other")
 
 
 @pytest.mark.slow
