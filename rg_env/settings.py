@@ -172,7 +172,7 @@ def _instead_of(path: Path) -> str:
 
 def nearest_recipe(name: str) -> Path | None:
     """The recipe of this checkout with the most similar name, relative to this folder if it is below it."""
-    recipes = {}
+    recipes: dict[str, Path] = {}
     for folder in (RECIPES / "cpu", RECIPES):
         recipes |= {recipe.stem: recipe for recipe in folder.glob("*.yaml")}
     near = get_close_matches(name, recipes, n=1, cutoff=0.7)
