@@ -39,8 +39,4 @@ _MODULES = {
     "register": "rg_env.skyrl.env",
     "scoring": "rg_env.scoring",
 }
-__getattr__ = exports(__name__, _MODULES)
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+__getattr__, __dir__ = exports(__name__, _MODULES)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 
-def exports(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package.
+def exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and the `__dir__` of a package.
 
     Args:
         package: its full name.
@@ -21,4 +22,10 @@ def exports(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
         module = import_module(modules[name])
         return module if modules[name] == f"{package}.{name}" else getattr(module, name)
 
-    return find
+    def names() -> list[str]:
+        own = vars(sys.modules[package])
+        dunders = [name for name in own if name.startswith("__")]
+        # Not what the package itself has imported.
+        return sorted([*own["__all__"], *dunders])
+
+    return find, names

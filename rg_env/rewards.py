@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from inspect import isawaitable
 from queue import SimpleQueue
 from threading import Thread, Timer
@@ -24,6 +24,7 @@ from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.errors import RGEnvError, describe, one_line, refuse
 from rg_env.rollout import Rollout as Rollout  # the type that a user's function gets
 from rg_env.rollout import Stopwatch
+from rg_env.runner.caller_pool import Deliver, wait_for, wait_for_async
 from rg_env.scoring.length import LengthPenaltyConfig, ScoredGroup, group_penalty
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, Status, Verdict
@@ -119,8 +120,11 @@ class _Call:
     """A call of a user's function on its way through the function's thread."""
 
     rollouts: Sequence[Rollout]
-    deliver: Callable[[CustomRewards], object]
+    deliver: Deliver[CustomRewards]
     is_awaited: bool = True
+
+    def give_up(self) -> None:
+        self.is_awaited = False
 
 
 class RewardFunction:
@@ -144,29 +148,16 @@ class RewardFunction:
 
     def rate(self, group: Sequence[Rollout], config: RGDumpConfig) -> CustomRewards:
         """Call the function for a group. Never raises."""
-        # Not a future of `concurrent.futures`: an exception from a signal handler can leave its lock taken for ever.
-        # The function's thread would wait for that lock, and so would every later group.
-        finished: SimpleQueue[CustomRewards] = SimpleQueue()
-        with self._called(group, config, finished.put):
-            return finished.get()
+        return wait_for(partial(self._begin, group, config))
 
     async def rate_async(self, group: Sequence[Rollout], config: RGDumpConfig) -> CustomRewards:
         """`rate`, for event loops."""
-        loop = asyncio.get_running_loop()
-        finished: asyncio.Future[CustomRewards] = loop.create_future()
+        return await wait_for_async(partial(self._begin, group, config))
 
-        def deliver(values: CustomRewards) -> None:
-            with suppress(RuntimeError):  # the loop was closed, so nobody waits there any more
-                loop.call_soon_threadsafe(_settle, finished, values)
-
-        with self._called(group, config, deliver):
-            return await finished
-
-    @contextmanager
-    def _called(
-        self, group: Sequence[Rollout], config: RGDumpConfig, deliver: Callable[[CustomRewards], object]
-    ) -> Iterator[None]:
-        """Have the function called for a group while the block waits. If the block gives up before, it is not."""
+    def _begin(
+        self, group: Sequence[Rollout], config: RGDumpConfig, deliver: Deliver[CustomRewards]
+    ) -> Callable[[], None]:
+        """Have the function called for a group. Returns what gives a call up that has not begun."""
         unmasked = [rollout for rollout in group if not is_masked(rollout, config)]
         call = _Call(unmasked, deliver)
         # A user's function is not called for a group of which nothing is trained on.
@@ -174,10 +165,7 @@ class RewardFunction:
             self._calls.put(call)
         else:
             deliver([])
-        try:
-            yield
-        finally:
-            call.is_awaited = False
+        return call.give_up
 
     def _serve(self) -> None:
         # One event loop for all calls: a client that the function keeps belongs to the loop in which it was made.
@@ -222,11 +210,6 @@ class RewardFunction:
         if not self._is_slow:
             logger.warning("a call of the reward function takes over {:g} s; its groups wait for it", _SLOW)
         self._is_slow = True
-
-
-def _settle(finished: asyncio.Future[CustomRewards], values: CustomRewards) -> None:
-    if not finished.done():
-        finished.set_result(values)
 
 
 async def _wait_for(value: Awaitable[Any]) -> Any:

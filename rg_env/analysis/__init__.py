@@ -23,8 +23,4 @@ _MODULES = {
     "pass_at_k": "rg_env.analysis.estimates",
     "statistics": "rg_env.analysis.stats",
 }
-__getattr__ = exports(__name__, _MODULES)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = exports(__name__, _MODULES)

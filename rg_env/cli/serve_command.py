@@ -43,7 +43,7 @@ def serve(
 
     POST /score scores responses to items of Reasoning Gym, /verify rows of NeMo Gym, and /reward what OpenRLHF and
     slime send. Clients of ORS (openreward, TRL) and OpenEnv get the questions here, too: those of --tasks. GET /
-    and /docs list all requests.
+    lists all requests.
 
     Examples:
       rg-env serve
@@ -55,13 +55,19 @@ def serve(
     from rg_env.integrations.serve import run
     from rg_env.scoring import Scorer
     from rg_env.tasks import TaskMix
+    from rg_env.tasks.upstream.mended_dataset import reasoning_gym
 
     need(token or host in _LOCAL, "--host", host, f"other machines could ask; set {TOKEN_VARIABLE}, or --token")
     is_number = workers.isdigit() and int(workers) > 0
     need(is_number or workers == "auto", "--workers", workers, "must be auto, or a number of at least 1")
     import_tasks(imports)
     count = int(workers) if is_number else workers
-    function = _load(scorer, timeout, count) if scorer else None
+    function = None
+    if scorer:
+        function = _load(scorer, timeout, count)
+    else:
+        # Now and not for the first item: it takes seconds in which no request would be answered.
+        reasoning_gym()
     # The socket is made here and not by uvicorn: a port that is taken is one line, and port 0 is known when it is
     # shown.
     try:

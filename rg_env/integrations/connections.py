@@ -1,7 +1,8 @@
 """Connections of clients that send slowly, send nothing, or read nothing: each ends after a while.
 
 uvicorn limits how long a connection idles between two requests, but neither how long the first line and the headers of
-a request may take, nor how long a client may leave its reply unread.
+a request may take, nor how long a client may leave its reply unread. Who leaves it unread keeps the memory and the
+descriptor, and with more requests in the same connection a route that waits to be let write.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import h11
@@ -17,25 +19,29 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 HEAD_SECONDS = 10.0
 """After which a connection on which no whole head of a request has come is closed."""
 KEEP_ALIVE_SECONDS = 60
+REPLY_SECONDS = 120.0
+"""After which a connection is closed whose client has not taken all of a reply, however steadily it reads."""
 MOST_CONNECTIONS = 8192
 _OTHER_FILES = 256
 """Descriptors that are not for connections: scorers, logs, files of questions."""
 
 
 class LimitedProtocol(H11Protocol):
-    """HTTP/1.1 with a limit for heads, and for the connections of one address."""
+    """HTTP/1.1 with limits for heads, for replies, and for the connections of one address."""
 
     most_of_address = MOST_CONNECTIONS // 2
     _of_address: ClassVar[Counter[str]] = Counter()
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._timer: asyncio.TimerHandle | None = None
+        self._head_timer, self._reply_timer = _Timer(self._abort), _Timer(self._abort)
         self._address = ""
         self._is_counted = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        # Writing is paused as soon as the system takes no more, and goes on when it has taken everything.
+        transport.set_write_buffer_limits(high=0)
         self._address = self.client[0] if self.client else ""
         # Counted even if it is refused: `connection_lost` follows the abort, and takes it back.
         self._of_address[self._address] += 1
@@ -46,12 +52,13 @@ class LimitedProtocol(H11Protocol):
         self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
+        self._stop_timers()
         self._uncount()
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         # The connection belongs to another protocol from now on, and its loss is not told to this one.
+        self._stop_timers()
         self._uncount()
         super().handle_websocket_upgrade(event)
 
@@ -68,28 +75,46 @@ class LimitedProtocol(H11Protocol):
         # Only now: h11 has read the data, and its state says whether the head is whole.
         self._watch_head()
 
-    def timeout_keep_alive_handler(self) -> None:
-        # `close` would wait for the client to read its reply, which some never do.
-        if self.transport.get_write_buffer_size():
-            self.transport.abort()
-        super().timeout_keep_alive_handler()
-
     def _watch_head(self) -> None:
-        """Set the timer while a head is incomplete."""
-        if self.conn.their_state is not h11.IDLE:
-            self._stop_timer()
-        elif self._timer is None:
-            self._timer = self.loop.call_later(HEAD_SECONDS, self._give_up)
+        """Have the timer run while a head is incomplete."""
+        if self.conn.their_state is h11.IDLE:
+            self._head_timer.start(HEAD_SECONDS)
+        else:
+            self._head_timer.stop()
 
-    def _give_up(self) -> None:
-        self._timer = None
-        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
-            self.transport.abort()
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reply_timer.start(REPLY_SECONDS)
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._reply_timer.stop()
+
+    def _stop_timers(self) -> None:
+        self._head_timer.stop()
+        self._reply_timer.stop()
+
+    def _abort(self) -> None:
+        # Not `close`, which would wait for the client to read.
+        self.transport.abort()
+
+
+class _Timer:
+    """Calls a function once, unless it is stopped before."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function = function
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self, seconds: float) -> None:
+        """Does nothing if it runs already."""
+        if self._handle is None:
+            self._handle = asyncio.get_running_loop().call_later(seconds, self._function)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
 
 
 def allow_connections() -> int:

@@ -86,7 +86,7 @@ class Desk:
     rows: int = 10_000
     waiting: int = 0
     scored: Counter[str] = field(default_factory=Counter)
-    made: dict[str, RequestedItem] = field(default_factory=dict)
+    made: dict[str, Item] = field(default_factory=dict)
     _waiting_of: Counter[str] = field(default_factory=Counter)
     _making: Turns = field(default_factory=partial(Turns, _MAKERS))
 
@@ -151,6 +151,24 @@ class Desk:
                 making.cancel()
             raise
 
+    async def item_of_id(self, item_id: str) -> Item | None:
+        """The item of an id; None if it is no id. Raises RefusedError: there is no such item."""
+        if len(item_id) > _LONGEST_ID:
+            return None
+        if item_id in self.made:
+            return self.made[item_id]
+        try:
+            item = await self.make(partial(item_of_id, item_id, self.tasks))
+        except (ConfigError, ValueError) as error:
+            raise RefusedError(422, str(error)) from None
+        if item is None:
+            return None
+        # All at once: it is rare, and an item can be made again.
+        if len(self.made) > _MOST_MADE:
+            self.made.clear()
+        # Of two requests that have made the same item meanwhile, both get the first one.
+        return self.made.setdefault(item_id, item)
+
     async def score_responses(self, pairs: Sequence[tuple[RequestedItem, str]], **how: Any) -> list[ScoredText]:
         """The scores of responses; `how` as in `Scorer.score_response`."""
         score = self.scorer.score_response_async
@@ -182,11 +200,10 @@ async def find_item(desk: Desk, item: object, task: str | None = None, options: 
         RefusedError: it is none of these, or its task is unknown.
     """
     try:
-        # Anything longer is JSON, if it is an item at all.
-        if isinstance(item, str) and len(item) < _LONGEST_ID:
-            made = await _item_of_id(desk, item)
+        if isinstance(item, str):
+            made = await desk.item_of_id(item)
             if made is not None:
-                return made
+                return RequestedItem(made.entry, made.config)
         entry = item
         if isinstance(item, str) and item.lstrip().startswith("{"):
             entry = decode_entry(item)
@@ -198,19 +215,6 @@ async def find_item(desk: Desk, item: object, task: str | None = None, options: 
         return _item_of_entry(entry, task, options)
     except (ConfigError, ValueError) as error:
         raise RefusedError(422, str(error)) from None
-
-
-async def _item_of_id(desk: Desk, item_id: str) -> RequestedItem | None:
-    if item_id in desk.made:
-        return desk.made[item_id]
-    item = await desk.make(partial(item_of_id, item_id, desk.tasks))
-    if item is None:
-        return None
-    # All at once: it is rare, and an item can be made again.
-    if len(desk.made) > _MOST_MADE:
-        desk.made.clear()
-    # Of two requests that have made the same item meanwhile, both get the first one.
-    return desk.made.setdefault(item_id, RequestedItem(item.entry, item.config))
 
 
 def _item_of_entry(entry: Mapping[str, Any], task: str | None, options: object) -> RequestedItem:

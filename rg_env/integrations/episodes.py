@@ -21,7 +21,7 @@ from typing import NamedTuple
 from loguru import logger
 
 from rg_env.config import RGDumpConfig
-from rg_env.dataset import ReasoningGymDataset, item_of_id
+from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.integrations.desk import CLIENT, Desk, RefusedError, RequestedItem, ScoredText
 from rg_env.scoring import Status
@@ -29,15 +29,17 @@ from rg_env.tasks import Item, Split
 
 MOST_EPISODES = 8192
 IDLE_SECONDS = 900.0
-_LONGEST_ID = 200
 
 
-class OverError(Exception):
+class OverError(RefusedError):
     """The episode has its verdict, or is waiting for it."""
+
+    def __init__(self) -> None:
+        super().__init__(409, "the question has been answered; begin another one")
 
 
 class Outcome(NamedTuple):
-    """What an answer has earned. `reward` is None where the machine could not score it."""
+    """What an answer has earned. `reward` is None where the machine could not score it, or nothing was answered."""
 
     reward: float | None
     status: str
@@ -47,6 +49,13 @@ class Outcome(NamedTuple):
     @property
     def done(self) -> bool:
         return self.reward is not None
+
+    def about(self) -> dict[str, str]:
+        """What is told beside the reward."""
+        return {"status": self.status, "violation": self.violation, "detail": self.detail}
+
+
+UNANSWERED = Outcome(None, "")
 
 
 @dataclass
@@ -137,12 +146,7 @@ class Episodes:
 
     async def item_of_id(self, item_id: str) -> Item:
         """The item of an id. Raises RefusedError: it names none."""
-        item = None
-        if len(item_id) <= _LONGEST_ID:
-            try:
-                item = await self.desk.make(partial(item_of_id, item_id, self.desk.tasks))
-            except (ConfigError, ValueError) as error:
-                raise RefusedError(422, str(error)) from None
+        item = await self.desk.item_of_id(item_id)
         if item is None:
             raise RefusedError(422, f"{item_id[:40]!r} is no id of an item, such as chain_sum-train-42-0")
         return item
@@ -166,7 +170,7 @@ class Episodes:
         """The episode of this key, whose time begins anew. Raises RefusedError: there is none."""
         self._end_idle()
         if key not in self._running:
-            raise RefusedError(410, "this session is over, or was never created")
+            raise RefusedError(410, "there is no such episode: it is over, or was never begun")
         episode = self._running[key]
         episode.used = time.monotonic()
         self._running.move_to_end(key)
@@ -207,7 +211,7 @@ class Episodes:
         if episode.scoring is not None:
             outcome = episode.outcome
             if outcome is None or outcome.done:
-                raise OverError("the question has been answered; begin another one")
+                raise OverError
         # A full queue is an error of this request. Later it would become the outcome of the episode.
         self.desk.check_room(1)
         episode.answers += 1

@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fastapi.exceptions import RequestValidationError
-
 from rg_env.errors import did_you_mean
 
 _SAMPLE = 40
@@ -24,21 +22,19 @@ _TYPES = {
     "int_from_float": "a whole number",
 }
 """What a value has to be, by pydantic's name for the mistake."""
-_ALTERNATIVES = ("slime", "openrlhf")
-"""Tags of the kinds of one request, which pydantic puts into the path."""
 _NO_OBJECT = ("model_type", "model_attributes_type", "dict_type")
 
 Mistake = Mapping[str, Any]
 """As pydantic describes it: `type`, `loc`, `msg`, `input`, `ctx`."""
 
 
-def explain(error: RequestValidationError, fields: Sequence[str]) -> str:
+def explain(mistakes: Sequence[Mistake], fields: Sequence[str]) -> str:
     """The first mistake.
 
     Args:
+        mistakes: with `body` at the beginning of each `loc`, where FastAPI puts it.
         fields: what the body may have.
     """
-    mistakes: Sequence[Mistake] = error.errors()
     first = mistakes[0]
     kind = first["type"]
     if kind == "json_invalid":
@@ -64,7 +60,7 @@ def explain(error: RequestValidationError, fields: Sequence[str]) -> str:
 def _path(mistake: Mistake) -> list[str]:
     """Where the mistake is, without the names that pydantic gives to alternatives."""
     # The first part is `body`.
-    parts = [str(part) for part in mistake["loc"][1:] if part not in _ALTERNATIVES]
+    parts = [str(part) for part in mistake["loc"][1:]]
     # Of an alternative, the type stands at the end: `answer.str`, `answer.list[str]`.
     if len(parts) > 1 and parts[-1] in ("str", "int", "list[str]", "dict[str,any]"):
         return parts[:-1]

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse
+from fastapi.responses import PlainTextResponse
 from loguru import logger
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -31,7 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rg_env import __version__
 from rg_env.errors import RGEnvError, describe
-from rg_env.integrations.catalog import advise, as_json, as_page, fields_at, kinds_of
+from rg_env.integrations.catalog import advise, as_text, fields_at, kinds_of
 from rg_env.integrations.connections import KEEP_ALIVE_SECONDS, LimitedProtocol, allow_connections
 from rg_env.integrations.desk import CLIENT, Desk, RefusedError
 from rg_env.integrations.dialects import nemo_gym, openenv, ors, own_scores, reward_models
@@ -63,6 +63,11 @@ class _Server(uvicorn.Server):
 
 def run(desk: Desk, listener: socket, at_end: Callable[[], None]) -> None:
     """Serve on this socket until SIGTERM or Ctrl-C, then call `at_end`."""
+    make_server(desk, at_end).run(sockets=[listener])
+
+
+def make_server(desk: Desk, at_end: Callable[[], None]) -> uvicorn.Server:
+    """uvicorn with all limits."""
     most = allow_connections()
     # Half of them, so that one address never shuts out all others.
     LimitedProtocol.most_of_address = max(1, most // 2)
@@ -76,7 +81,7 @@ def run(desk: Desk, listener: socket, at_end: Callable[[], None]) -> None:
         log_level="warning",
         access_log=False,
     )
-    _Server(config, at_end).run(sockets=[listener])
+    return _Server(config, at_end)
 
 
 def make_app(desk: Desk, episodes: Episodes | None = None) -> FastAPI:
@@ -96,14 +101,10 @@ def make_app(desk: Desk, episodes: Episodes | None = None) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _refuse_body)
 
     @app.get("/", response_model=None)
-    async def requests() -> Reply:
-        """All requests."""
-        return Reply({"rg_env": app.version, "requests": as_json(kinds_of(app.openapi()))})
-
     @app.get("/docs", response_model=None)
-    async def docs() -> HTMLResponse:
-        """The same as a page."""
-        return HTMLResponse(as_page(kinds_of(app.openapi())))
+    async def requests() -> PlainTextResponse:
+        """All requests."""
+        return PlainTextResponse(as_text(kinds_of(app.openapi())))
 
     @app.get("/health", response_model=None)
     async def health() -> Reply:
@@ -140,7 +141,7 @@ def _refuse_body(request: Request, error: Exception) -> Response:
     if "json" not in request.headers.get("content-type", ""):
         return error_reply(422, "send the body as JSON, with the header Content-Type: application/json")
     fields = fields_at(kinds_of(request.app.openapi()), request.method, request.url.path)
-    return error_reply(422, explain(error, fields))
+    return error_reply(422, explain(error.errors(), fields))
 
 
 class _Gate:

@@ -50,6 +50,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 from weakref import WeakMethod
@@ -71,8 +72,47 @@ _JOBS_PER_WORKER = 10_000
 """After so many jobs a worker is replaced, which bounds memory leaks and the number of targets it holds."""
 _CLOSED = "the scorer pool is closed"
 
+type Deliver[T] = Callable[[T], object]
+"""Takes a result, in the thread that brings it."""
+type Begin[T] = Callable[[Deliver[T]], Callable[[], object]]
+"""Begins work that another thread does. Returns what gives it up, which is called if nobody waits any more."""
+
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
 """The private loop, by process: a forked child has a loop of its own, and must never close its parent's."""
+
+
+def wait_for[T](begin: Begin[T]) -> T:
+    """The result of this work; the calling thread waits."""
+    # Not a future of `concurrent.futures`: an exception from a signal handler can leave its lock taken for ever.
+    finished: SimpleQueue[T] = SimpleQueue()
+    give_up = begin(finished.put)
+    try:
+        return finished.get()
+    except BaseException:  # also whatever a signal handler raised
+        give_up()
+        raise
+
+
+async def wait_for_async[T](begin: Begin[T]) -> T:
+    """The result of this work; the running event loop does other things meanwhile."""
+    loop = asyncio.get_running_loop()
+    finished: asyncio.Future[T] = loop.create_future()
+
+    def deliver(result: T) -> None:
+        with suppress(RuntimeError):  # the loop was closed, so nobody waits there any more
+            loop.call_soon_threadsafe(_settle, finished, result)
+
+    give_up = begin(deliver)
+    try:
+        return await finished
+    except BaseException:
+        give_up()
+        raise
+
+
+def _settle[T](finished: asyncio.Future[T], result: T) -> None:
+    if not finished.done():
+        finished.set_result(result)
 
 
 def wait[T](coroutine: Coroutine[Any, Any, T]) -> T:
@@ -84,36 +124,12 @@ def wait[T](coroutine: Coroutine[Any, Any, T]) -> T:
     if _is_private_thread():
         coroutine.close()
         raise ScorerPoolError("the thread of the scorer processes cannot wait for itself")
-    # Not a future of `concurrent.futures`: an exception from a signal handler can leave its lock taken for ever.
-    finished: SimpleQueue[asyncio.Task[T]] = SimpleQueue()
-    job = _hand_over(coroutine, finished.put)
-    try:
-        return finished.get().result()
-    except BaseException:  # also whatever a signal handler raised
-        job.give_up()
-        raise
+    return wait_for(partial(_hand_over, coroutine)).result()
 
 
 async def wait_async[T](coroutine: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine in the private loop; the running event loop does other things meanwhile."""
-    loop = asyncio.get_running_loop()
-    finished: asyncio.Future[asyncio.Task[T]] = loop.create_future()
-
-    def deliver(task: asyncio.Task[T]) -> None:
-        with suppress(RuntimeError):  # the loop was closed, so nobody waits there any more
-            loop.call_soon_threadsafe(_settle, finished, task)
-
-    job = _hand_over(coroutine, deliver)
-    try:
-        return (await finished).result()
-    except BaseException:
-        job.give_up()
-        raise
-
-
-def _settle[T](finished: asyncio.Future[T], result: T) -> None:
-    if not finished.done():
-        finished.set_result(result)
+    return (await wait_for_async(partial(_hand_over, coroutine))).result()
 
 
 class _Job[T]:
@@ -123,7 +139,7 @@ class _Job[T]:
         self,
         loop: asyncio.AbstractEventLoop,
         coroutine: Coroutine[Any, Any, T],
-        deliver: Callable[[asyncio.Task[T]], object],
+        deliver: Deliver[asyncio.Task[T]],
     ) -> None:
         self._loop, self._coroutine, self._deliver = loop, coroutine, deliver
         self._task: asyncio.Task[T] | None = None
@@ -141,8 +157,8 @@ class _Job[T]:
             self._task.cancel()
 
 
-def _hand_over[T](coroutine: Coroutine[Any, Any, T], deliver: Callable[[asyncio.Task[T]], object]) -> _Job[T]:
-    """Run a coroutine in the private loop, and call `deliver` there at its end."""
+def _hand_over[T](coroutine: Coroutine[Any, Any, T], deliver: Deliver[asyncio.Task[T]]) -> Callable[[], None]:
+    """Run a coroutine in the private loop, and call `deliver` there at its end. Returns what cancels it."""
     try:
         if sys.is_finalizing():  # the private thread does not run any more: a wait would have no end
             raise ScorerPoolError("the program is ending: nothing can be scored any more")
@@ -153,7 +169,7 @@ def _hand_over[T](coroutine: Coroutine[Any, Any, T], deliver: Callable[[asyncio.
     job = _Job(loop, coroutine, deliver)
     # An exception of a signal handler may come in here: then the loop has the job, which runs for nobody, or has not.
     loop.call_soon_threadsafe(job.start)
-    return job
+    return job.give_up
 
 
 def _is_private_thread() -> bool:

@@ -261,11 +261,11 @@ class Worker:
 
     async def _wait_for_message(self, seconds: float) -> None:
         """Wait until there is something to read, or until the time is over."""
-        over = self._loop.create_future()
-        timer = self._loop.call_later(seconds, _settle, over)
-        self._loop.add_reader(self._fd, _settle, over)
+        is_over = asyncio.Event()
+        timer = self._loop.call_later(seconds, is_over.set)
+        self._loop.add_reader(self._fd, is_over.set)
         try:
-            await over
+            await is_over.wait()
         finally:
             self._loop.remove_reader(self._fd)
             timer.cancel()
@@ -297,11 +297,6 @@ class Worker:
             return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
         except OSError:
             return False
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _decode(reply: bytes) -> object:

@@ -44,8 +44,4 @@ _MODULES = {
     "sandbox_report": "rg_env.runner.child_sandbox",
     "shared_scorer": "rg_env.scoring.scorer",
 }
-__getattr__ = exports(__name__, _MODULES)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = exports(__name__, _MODULES)

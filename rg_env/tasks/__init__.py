@@ -55,8 +55,4 @@ _MODULES = {
     "task_categories": "rg_env.tasks.registry",
     "task_names": "rg_env.tasks.registry",
 }
-__getattr__ = exports(__name__, _MODULES)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = exports(__name__, _MODULES)

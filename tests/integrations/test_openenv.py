@@ -42,7 +42,7 @@ def test_an_episode_has_one_answer_and_is_known_by_its_id(scorer: Scorer) -> Non
         ("/reset", {"index": 1, "episode_id": "mine"}, 422, "leave episode_id out"),
         ("/reset", {"item": "gcd"}, 422, "'gcd' is no id of an item"),
         ("/step", {"action": {"answer": "1"}}, 422, "episode_id is missing"),
-        ("/step", {"action": {"answer": "1"}, "episode_id": "guessed"}, 410, "never created"),
+        ("/step", {"action": {"answer": "1"}, "episode_id": "guessed"}, 410, "never begun"),
         ("/step", {"action": {"anwser": "1"}, "episode_id": "x"}, 422, "action.anwser is unknown"),
     ],
 )

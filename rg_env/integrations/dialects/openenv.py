@@ -22,7 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rg_env import __version__
 from rg_env.errors import RGEnvError, one_line
 from rg_env.integrations.desk import CLIENT, RefusedError
-from rg_env.integrations.episodes import Episode, Episodes, Outcome, OverError
+from rg_env.integrations.episodes import UNANSWERED, Episode, Episodes, Outcome
+from rg_env.integrations.mistakes import explain
 from rg_env.integrations.reply import Reply
 from rg_env.tasks import Split
 
@@ -114,10 +115,8 @@ def routes(episodes: Episodes) -> APIRouter:
     async def step(request: StepRequest) -> Reply:
         """OpenEnv: scores the answer of an episode."""
         episode = episodes.find(request.episode_id)
-        try:
-            return Reply(_observed(episode, await _answer(episodes, episode, request.action)))
-        except OverError as error:
-            raise RefusedError(409, str(error)) from None
+        outcome = await _answer(episodes, episode, request.action)
+        return Reply(_observed(episode, outcome))
 
     @router.get("/state", response_model=None)
     async def state(episode_id: str) -> Reply:
@@ -176,7 +175,7 @@ async def _begin(episodes: Episodes, key: str, request: ResetRequest) -> Episode
 
 
 async def _answer(episodes: Episodes, episode: Episode, action: Action) -> Outcome:
-    """The verdict of an action. Raises RefusedError, OverError."""
+    """The verdict of an action. Raises RefusedError."""
     if (action.answer is None) == (action.response is None):
         raise RefusedError(422, "an action has either `answer`, the answer alone, or `response`, a text with it")
     text = action.response if action.answer is None else action.answer
@@ -186,12 +185,9 @@ async def _answer(episodes: Episodes, episode: Episode, action: Action) -> Outco
     return await asyncio.shield(scoring)
 
 
-def _observed(episode: Episode, outcome: Outcome | None = None) -> dict[str, Any]:
-    """What OpenEnv's client reads from a reset (without an outcome) or a step."""
-    observation = Observation(question=episode.item.entry["question"], task=episode.item.task)
-    if outcome is None:
-        return {"observation": observation.model_dump(), "reward": None, "done": False}
-    observation.status, observation.violation, observation.detail = outcome.status, outcome.violation, outcome.detail
+def _observed(episode: Episode, outcome: Outcome = UNANSWERED) -> dict[str, Any]:
+    """What OpenEnv's client reads from a reset or a step."""
+    observation = Observation(question=episode.item.entry["question"], task=episode.item.task, **outcome.about())
     return {"observation": observation.model_dump(), "reward": outcome.reward, "done": outcome.done}
 
 
@@ -200,6 +196,8 @@ def _state(episode_id: str | None, episode: Episode) -> dict[str, Any]:
 
 
 Code = Literal["INVALID_JSON", "UNKNOWN_TYPE", "VALIDATION_ERROR", "EXECUTION_ERROR", "CAPACITY_REACHED"]
+_CODES: dict[int, Code] = {422: "VALIDATION_ERROR", 503: "CAPACITY_REACHED"}
+"""OpenEnv's name for a refusal, by its status in HTTP."""
 
 
 class _Connection:
@@ -221,13 +219,13 @@ class _Connection:
         try:
             match message.get("type"):
                 case "reset":
-                    request = ResetRequest.model_validate(data)
+                    request = _parse(ResetRequest, data)
                     episode = await _begin(self._episodes, self.key, request)
                     # Only a label here, where the episode is the connection's.
                     self._label = request.episode_id or secrets.token_hex(8)
                     return {"type": "observation", "data": _observed(episode)}
                 case "step":
-                    action = Action.model_validate(data)
+                    action = _parse(Action, data)
                     episode = self._episodes.find(self.key)
                     outcome = await _answer(self._episodes, episode, action)
                     return {"type": "observation", "data": _observed(episode, outcome)}
@@ -237,17 +235,20 @@ class _Connection:
                     return None
                 case _:
                     return _error("UNKNOWN_TYPE", "type must be reset, step, state or close")
-        except ValidationError as error:
-            first = error.errors()[0]
-            return _error("VALIDATION_ERROR", f"{'.'.join(map(str, first['loc'])) or 'data'}: {first['msg']}")
-        except OverError as error:
-            return _error("EXECUTION_ERROR", f"{error} with reset")
         except RefusedError as refused:
-            if refused.status == 410:
-                return _error("EXECUTION_ERROR", "there is no episode; reset begins one")
-            return _error("CAPACITY_REACHED" if refused.status == 503 else "EXECUTION_ERROR", str(refused))
+            return _error(_CODES.get(refused.status, "EXECUTION_ERROR"), str(refused))
         except (RGEnvError, OSError, MemoryError, RecursionError) as error:
             return _error("EXECUTION_ERROR", str(error))
+
+
+def _parse[M: BaseModel](model: type[M], data: object) -> M:
+    """What a message has. Raises RefusedError: it is not what is needed."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        # As in HTTP, where FastAPI puts the body in front.
+        mistakes = [{**mistake, "loc": ("body", *mistake["loc"])} for mistake in error.errors()]
+        raise RefusedError(422, explain(mistakes, list(model.model_fields))) from None
 
 
 def _error(code: Code, why: str) -> dict[str, Any]:

@@ -297,10 +297,9 @@ def _output(outcome: Outcome) -> dict[str, Any]:
         text = f"The answer is not where it should be ({outcome.violation})."
     else:
         text = "The answer was scored."
-    metadata = {"status": outcome.status, "violation": outcome.violation, "detail": outcome.detail}
     return {
         "blocks": [{"type": "text", "text": text, "detail": None}],
-        "metadata": metadata,
+        "metadata": outcome.about(),
         "reward": outcome.reward,
         "finished": outcome.done,
     }

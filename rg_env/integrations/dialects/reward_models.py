@@ -6,11 +6,10 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Discriminator, Tag
+from pydantic import BaseModel
 
 from rg_env.choices import ResponseFormat
 from rg_env.integrations.desk import Desk, RefusedError, find_item
@@ -19,29 +18,14 @@ from rg_env.scoring import Status
 
 
 class RewardRequest(BaseModel):
-    """What slime sends."""
+    """What slime sends, or what OpenRLHF sends, where each query is the prompt and the response."""
 
     prompt: Any = ""
-    response: str
-    label: Any
-
-
-class RewardsRequest(BaseModel):
-    """What OpenRLHF sends: each query is the prompt and the response."""
-
-    query: list[str]
+    response: str | None = None
+    label: Any = None
+    query: list[str] | None = None
     prompts: list[str] = []
-    labels: list[Any]
-
-
-def _caller(body: object) -> str:
-    return "openrlhf" if isinstance(body, Mapping) and "query" in body else "slime"
-
-
-# One of the two, so that a mistake is told for the caller that it is.
-AnyRequest = Annotated[
-    Annotated[RewardRequest, Tag("slime")] | Annotated[RewardsRequest, Tag("openrlhf")], Discriminator(_caller)
-]
+    labels: list[Any] = []
 
 
 def routes(desk: Desk) -> APIRouter:
@@ -49,25 +33,33 @@ def routes(desk: Desk) -> APIRouter:
     router = APIRouter()
 
     @router.post("/reward", response_model=None)
-    async def reward(request: AnyRequest) -> Reply:
+    async def reward(request: RewardRequest) -> Reply:
         """A number for slime, `{"rewards": […]}` for OpenRLHF. A label is an item: an entry, a row, or an id."""
-        if isinstance(request, RewardRequest):
+        if request.query is not None:
+            rewards = await _rewards(desk, _responses(request.query, request.prompts), request.labels)
+            return Reply({"rewards": rewards, "scores": rewards, "extra_logs": {}})
+        if request.response is not None:
             (single,) = await _rewards(desk, [request.response], [request.label])
             return Reply(single)
-        rewards = await _rewards(desk, _responses(request), request.labels)
-        return Reply({"rewards": rewards, "scores": rewards, "extra_logs": {}})
+        raise RefusedError(
+            422, "send response and label, as slime does, or query, prompts and labels, as OpenRLHF does"
+        )
 
     return router
 
 
-def _responses(request: RewardsRequest) -> list[str]:
-    prompts = request.prompts or [""] * len(request.query)
-    if not len(request.query) == len(prompts) == len(request.labels):
-        raise RefusedError(422, "`query`, `prompts` and `labels` differ in length")
-    return [query.removeprefix(prompt) for query, prompt in zip(request.query, prompts, strict=True)]
+def _responses(queries: list[str], prompts: list[str]) -> list[str]:
+    """The queries without their prompts."""
+    if not prompts:
+        return queries
+    if len(prompts) != len(queries):
+        raise RefusedError(422, "`query` and `prompts` differ in length")
+    return [query.removeprefix(prompt) for query, prompt in zip(queries, prompts, strict=True)]
 
 
 async def _rewards(desk: Desk, texts: list[str], labels: list[Any]) -> list[float]:
+    if len(labels) != len(texts):
+        raise RefusedError(422, f"{len(texts)} responses have {len(labels)} labels; send one for each")
     items = [await find_item(desk, label) for label in labels]
     results = await desk.score_responses(list(zip(items, texts, strict=True)), format=ResponseFormat.LENIENT)
     for result in results:

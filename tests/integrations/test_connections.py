@@ -1,0 +1,189 @@
+"""Clients that send slowly, send nothing, read nothing, or come too often, against a real server in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
+
+from rg_env.integrations import connections, serve
+from rg_env.integrations.connections import LimitedProtocol
+from rg_env.integrations.desk import Desk
+from rg_env.scoring import Scorer
+
+SOON = 0.2
+"""A limit that a test waits for."""
+HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+SOCKET = "ws://localhost/ws"
+HALF_A_BODY = b"POST /verify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"
+
+Connect = Callable[..., contextlib.AbstractContextManager[socket.socket]]
+
+
+@pytest.fixture
+def connect(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect]:
+    """Makes connections to a server of its own, which has not scored anything."""
+    monkeypatch.setattr(LimitedProtocol, "most_of_address", LimitedProtocol.most_of_address)
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = serve.make_server(Desk(Scorer(1)), lambda: None)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+
+    @contextmanager
+    def connected(client: str = "127.0.0.1", **options: int) -> Iterator[socket.socket]:
+        with socket.socket() as connection:
+            for name, value in options.items():
+                connection.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
+            connection.settimeout(60)
+            connection.bind((client, 0))
+            connection.connect(listener.getsockname())
+            yield connection
+
+    yield connected
+    server.should_exit = True
+    thread.join(60)
+    assert not thread.is_alive() and not LimitedProtocol._of_address
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the server closes without a word. Waits until it does something."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def is_answered(connection: socket.socket) -> bool:
+    connection.sendall(HEALTH)
+    reply = b""
+    while not reply.endswith(b"}"):  # of its body
+        reply += connection.recv(1 << 16)
+    return reply.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("start", [b"", HEALTH[:30], HEALTH + HEALTH[:30]], ids=["nothing", "half", "second"])
+def test_a_head_that_is_not_finished_ends_the_connection(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, start: bytes
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", SOON)
+    with connect() as connection:
+        if start.startswith(HEALTH):
+            assert is_answered(connection)
+            start = start.removeprefix(HEALTH)
+        connection.sendall(start)
+        assert is_closed(connection)
+
+
+def test_a_slow_body_is_no_slow_head(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", SOON)
+    with connect() as connection:
+        connection.sendall(HALF_A_BODY)
+        time.sleep(2 * SOON)
+        connection.sendall(b" " * 999)
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 4")
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b"Connection: close\r\n\r\n"], ids=["kept", "last"])
+def test_a_client_that_reads_no_reply_is_given_up(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, end: bytes
+) -> None:
+    monkeypatch.setattr(connections, "REPLY_SECONDS", SOON)
+    with connect(SO_RCVBUF=4096) as connection:
+        # More than the system keeps for both sides. The server stops reading while a reply cannot be written.
+        request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n"
+        connection.sendall((request + b"\r\n") * 400 + request + end)
+        deadline = time.monotonic() + 60
+        # It is there when the server has accepted it.
+        while not LimitedProtocol._of_address and time.monotonic() < deadline:
+            time.sleep(0.01)
+        while LimitedProtocol._of_address and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not LimitedProtocol._of_address
+
+
+def test_an_address_has_a_share_of_the_connections(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LimitedProtocol, "most_of_address", 2)
+    with connect() as first, connect() as second:
+        assert is_answered(first) and is_answered(second)
+        with connect() as third:
+            assert is_closed(third)
+        with connect("127.0.0.2") as other:
+            assert is_answered(other)
+        second.close()
+        while LimitedProtocol._of_address["127.0.0.1"] > 1:
+            time.sleep(0.01)
+        with connect() as third:
+            assert is_answered(third)
+
+
+@pytest.mark.parametrize("limit", ["_PAUSE_SECONDS", "_BODY_SECONDS"])
+def test_a_body_that_does_not_come_is_told(connect: Connect, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setattr(serve, limit, SOON)
+    with connect() as connection:
+        connection.sendall(HALF_A_BODY)
+        if limit == "_BODY_SECONDS":  # also if it never stops for long
+            connection.settimeout(SOON / 10)
+            for _ in range(900):
+                with contextlib.suppress(TimeoutError):
+                    reply = connection.recv(1 << 16)
+                    break
+                connection.sendall(b" ")
+        else:
+            reply = connection.recv(1 << 16)
+        assert reply.startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize(
+    ("token", "headers", "enters"),
+    [
+        ("", {}, True),
+        ("", {"Origin": "http://localhost:3000"}, True),
+        ("", {"Origin": "https://evil.example"}, False),
+        ("", {"Origin": "null"}, False),
+        ("", {"Host": "evil.example"}, False),
+        ("secret", {}, False),
+        ("secret", {"Authorization": "Bearer wrong"}, False),
+        ("secret", {"Authorization": "Bearer secret", "Origin": "https://ours.example"}, True),
+    ],
+)
+def test_who_may_open_a_websocket(token: str, headers: dict[str, str], enters: bool) -> None:
+    client = TestClient(serve.make_app(Desk(Scorer(1), token=token)))
+    if enters:
+        with client.websocket_connect(SOCKET, headers=headers) as connection:
+            connection.send_json({"type": "nothing"})
+            assert connection.receive_json()["data"]["code"] == "UNKNOWN_TYPE"
+    else:
+        with (
+            pytest.raises(WebSocketDisconnect) as refused,
+            client.websocket_connect(SOCKET, headers=headers),
+        ):
+            pass
+        assert refused.value.code == 1008
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "why"),
+    [
+        ("{", "INVALID_JSON", "the message is no JSON"),
+        ("[1]", "INVALID_JSON", "the message must be a JSON object"),
+        ('{"type": "reset", "data": {"seed": "x"}}', "VALIDATION_ERROR", 'seed must be a whole number, not "x"'),
+        ('{"type": "reset", "data": [1]}', "VALIDATION_ERROR", "the body must be a JSON object, not a list"),
+        ('{"type": "step", "data": {"anwser": "1"}}', "VALIDATION_ERROR", "anwser is unknown; did you mean answer?"),
+        ('{"type": "step", "data": {"answer": "1"}}', "EXECUTION_ERROR", "there is no such episode"),
+        ('{"type": "reset", "data": {"split": "x"}}', "VALIDATION_ERROR", "split must be train or eval"),
+    ],
+)
+def test_a_wrong_message_of_a_websocket_is_one_line(message: str, code: str, why: str) -> None:
+    client = TestClient(serve.make_app(Desk(Scorer(1))))
+    with client.websocket_connect(SOCKET) as connection:
+        for _ in range(2):  # the connection stays
+            connection.send_text(message)
+            data = connection.receive_json()["data"]
+            assert data["code"] == code and why in data["message"] and "\n" not in data["message"]
