@@ -148,11 +148,13 @@ class RewardFunction:
 
     def rate(self, group: Sequence[Rollout], config: RGDumpConfig) -> CustomRewards:
         """Call the function for a group. Never raises."""
-        return wait_for(partial(self._begin, group, config))
+        values: CustomRewards = wait_for(partial(self._begin, group, config))
+        return values
 
     async def rate_async(self, group: Sequence[Rollout], config: RGDumpConfig) -> CustomRewards:
         """`rate`, for event loops."""
-        return await wait_for_async(partial(self._begin, group, config))
+        values: CustomRewards = await wait_for_async(partial(self._begin, group, config))
+        return values
 
     def _begin(
         self, group: Sequence[Rollout], config: RGDumpConfig, deliver: Deliver[CustomRewards]

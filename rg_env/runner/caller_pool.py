@@ -124,12 +124,14 @@ def wait[T](coroutine: Coroutine[Any, Any, T]) -> T:
     if _is_private_thread():
         coroutine.close()
         raise ScorerPoolError("the thread of the scorer processes cannot wait for itself")
-    return wait_for(partial(_hand_over, coroutine)).result()
+    task: asyncio.Task[T] = wait_for(partial(_hand_over, coroutine))
+    return task.result()
 
 
 async def wait_async[T](coroutine: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine in the private loop; the running event loop does other things meanwhile."""
-    return (await wait_for_async(partial(_hand_over, coroutine))).result()
+    task: asyncio.Task[T] = await wait_for_async(partial(_hand_over, coroutine))
+    return task.result()
 
 
 class _Job[T]:
