@@ -1,11 +1,14 @@
 """verl's reward function: called as verl 0.9 calls it, on a row of an exported file.
 
-verl itself is not installed (143 packages). `RECORDED` has the keyword arguments with which `NaiveRewardManager` of the
-released wheels of verl 0.9.0 and 0.9.1 calls the function, and those that its `default_compute_score` takes.
+verl itself is not installed (143 packages), so the test with its own reward manager is skipped, unless
+`pip install --no-deps verl==0.9.1 codetiming` was called. `RECORDED` has the keyword arguments with which
+`NaiveRewardManager` of the released wheels of verl 0.9.0 and 0.9.1 calls the function, and those that its
+`default_compute_score` takes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 
@@ -14,7 +17,10 @@ import pytest
 from typer.testing import CliRunner
 
 from rg_env.cli import app
+from rg_env.cpu import nano_path
+from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
+from rg_env.integrations import verl as ours
 from rg_env.integrations.verl import compute_score
 
 RECORDED = {
@@ -50,3 +56,34 @@ def test_a_row_of_an_exported_file_is_scored(tmp_path):
     assert compute_score(solution_str=f"<answer>{truth}</answer>", format="lenient", **arguments)["score"] == 1.0
     with pytest.raises(ConfigError, match="without its item"):
         compute_score("gcd", "x", "1", {})
+
+
+def test_verls_own_reward_manager_scores_with_it():
+    """Loaded as its configuration names it, by its own loader."""
+    verl = pytest.importorskip("verl")
+    import numpy as np
+    from omegaconf import OmegaConf
+    from transformers import AutoTokenizer
+    from verl.trainer.ppo.reward import load_reward_manager
+
+    tokenizer = AutoTokenizer.from_pretrained(nano_path())
+    function = {"path": ours.__file__, "name": "compute_score"}
+    manager = {"source": "register", "name": "naive"}
+    config = OmegaConf.create({"reward": {"custom_reward_function": function, "reward_manager": manager}})
+    item = ReasoningGymDataset(["gcd"], size=1).item(0)
+    truth = item.entry["answer"]
+
+    async def rewards() -> list[float]:
+        loaded = load_reward_manager(config, tokenizer)
+        found = []
+        for answer in (truth, "-1"):
+            ids = tokenizer(f"<think>a</think><answer>{answer}</answer>", return_tensors="pt").input_ids
+            row = {"data_source": "gcd", "reward_model": {"ground_truth": truth}, "extra_info": item.extra_info()}
+            data = verl.DataProto.from_dict(
+                tensors={"prompts": ids[:, :0], "responses": ids, "attention_mask": ids.new_ones(ids.shape)},
+                non_tensors={name: np.array([value], dtype=object) for name, value in row.items()},
+            )
+            found.append((await loaded.run_single(data))["reward_score"])
+        return found
+
+    assert asyncio.run(rewards()) == [1.0, 0.0]
