@@ -58,6 +58,9 @@ class RGDumpConfig:
     train_unsolved: bool = True
     """False: groups without a solved response have no gradient, whatever else makes their rewards differ, and dynamic
     sampling draws others for them. Rewards and record stay as they are."""
+    stop_on_canaries: bool = False
+    """True: the run ends if the verifier is wrong about more than a tenth of the known answers, right and wrong, that
+    were scored between those of the last 20 steps. Otherwise it only warns."""
     length_penalty: LengthPenaltyConfig = field(default_factory=LengthPenaltyConfig)
 
     # -- the dump

@@ -40,6 +40,8 @@ FIXED_COMPLEXITIES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """The complexities that the items of a task in the fixed evaluation set have in turn, with `complexity=random`."""
 _REDRAWS = 8
 """Random complexities that are tried for a row, before the fixed ones."""
+_FIRST_ROWS = 20
+"""For each task of a mix, so many rows are searched for the first items."""
 _NAMES_SHOWN = 4
 """Tasks that the representation of a dataset names."""
 
@@ -360,6 +362,17 @@ class ReasoningGymDataset(Rows):
     def item_of_run(self, number: int) -> Item:
         """Return the item of row `number` of a run, which may be beyond the size: a later epoch has new rows."""
         return self._source.item(self.task_of_run(number), number)
+
+    def first_items(self, count: int) -> Iterator[Item]:
+        """Yield the first `count` items of each task that has some among the first rows, in the order of the rows."""
+        # No other rows: a draw may take long, and the run makes these anyhow.
+        rows = min(self._size, _FIRST_ROWS * len(self.mix.tasks))
+        made = Counter[str]()
+        for number in range(rows):
+            task = self.task_of_run(number)
+            if made[task.name] < count:
+                made[task.name] += 1
+                yield self.item_of_run(number)
 
     def task_of_run(self, number: int) -> TaskSpec:
         """Return the task of row `number`, without making its item."""

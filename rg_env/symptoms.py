@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import RG_DUMP, GroupRecord, LedgerRecord, Phase, RolloutFacts, answered, has_no_signal
@@ -22,6 +22,11 @@ EQUAL = "rg_dump/mean_same_response"
 """The metric: share of a step's responses that are its commonest one, to the letter."""
 LENGTH = "rg_dump/mean_response_tokens"
 FORMAT = "environment/rg_dump/mean_well_formed"
+CANARY_FAILURES = "rg_dump/mean_canary_failures"
+"""The metric: share of a step's known answers about which the verifier was wrong (`rg_env.skyrl.canaries`)."""
+CANARIES = "rg_dump/canaries"
+WRONG_SOLVED = "rg_dump/canaries_wrong_solved"
+RIGHT_UNSOLVED = "rg_dump/canaries_right_unsolved"
 WATCHED = (EQUAL, LENGTH, FORMAT)
 """The metrics that `collapse_line` reads."""
 _NEARLY_ALL = 0.9
@@ -96,34 +101,50 @@ def phantom_line(causes: Counter[str], groups: int, *, trained_on: bool = True) 
     )
 
 
-def collapse_line(steps: Mapping[int, Mapping[str, float | None]], total: int = 0) -> str:
-    """One line about the first step at which the model had collapsed; empty if there is none.
+Steps = Mapping[int, Mapping[str, float | None]]
+"""The metrics of each step, as SkyRL's tracker gets them."""
+
+
+class Collapse(NamedTuple):
+    """The first step at which the model had collapsed, and how that showed."""
+
+    step: int
+    what: str
+
+
+def collapse_line(steps: Steps, total: int = 0) -> str:
+    """One line about the collapse of a run; empty if there is none. Arguments as in `find_collapse`."""
+    collapse = find_collapse(steps, total)
+    return f"collapse at step {collapse.step}: {collapse.what}" if collapse else ""
+
+
+def find_collapse(steps: Steps, total: int = 0) -> Collapse | None:
+    """The first step at which the model had collapsed; None if there is none.
 
     That is a step in which nine of ten responses are equal, or in which the format rate or the length of responses is
     at most a fifth of its mean over the first quarter of the steps.
 
     Args:
-        steps: the metrics of each step, as SkyRL's tracker gets them.
         total: number of the last step that is planned; by default the last of `steps`.
     """
     numbers = sorted(steps)
     if not numbers:
-        return ""
+        return None
     # Of the planned steps, so that the quarter does not grow while a run goes on.
     quarter = max(1, (total or numbers[-1]) // 4)
     early = [steps[number] for number in numbers if number <= quarter]
     for number in numbers:
         share = steps[number].get(EQUAL)
         if share is not None and share >= _NEARLY_ALL:
-            return f"collapse at step {number}: {share:.0%} of the responses are equal"
+            return Collapse(number, f"{share:.0%} of the responses are equal")
         if number <= quarter:  # it is part of what later steps are compared with
             continue
         for name, words in ((FORMAT, "format rate"), (LENGTH, "length of responses")):
             now = steps[number].get(name)
             before = _mean([metrics.get(name) for metrics in early])
             if now is not None and before and now <= before / _FALL:
-                return f"collapse at step {number}: the {words} fell from {before:.3g} to {now:.3g}"
-    return ""
+                return Collapse(number, f"the {words} fell from {before:.3g} to {now:.3g}")
+    return None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -153,12 +174,18 @@ def read_symptoms(dump: Dump) -> Iterator[str]:
         cause = phantom_cause(line, config)
         if cause:
             causes[line.run_id][cause] += 1
-    steps = defaultdict[str, dict[int, Mapping[str, float | None]]](dict)
-    for record in dump.steps():
-        steps[record.run_id][record.step] = dict(zip(record.name, record.value, strict=True))
+    steps = read_steps(dump)
     for run_id, number in groups.items():
         name = f"{dump.names.get(run_id, run_id)}: " if len(groups) > 1 else ""
         phantoms = phantom_line(causes[run_id], number, trained_on=trained_on[run_id])
         for symptom in (phantoms, collapse_line(steps[run_id])):
             if symptom:
                 yield name + symptom
+
+
+def read_steps(dump: Dump) -> dict[str, dict[int, Mapping[str, float | None]]]:
+    """The metrics of each step, by run."""
+    steps = defaultdict[str, dict[int, Mapping[str, float | None]]](dict)
+    for record in dump.steps():
+        steps[record.run_id][record.step] = dict(zip(record.name, record.value, strict=True))
+    return steps

@@ -11,6 +11,8 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
@@ -29,6 +31,10 @@ from rg_env.tasks.item import ENV_CLASS
 
 if TYPE_CHECKING:
     from rg_env.rollout_log import RolloutLog
+    from rg_env.skyrl.canaries import Canaries
+
+_PHASE: ContextVar[Phase] = ContextVar("_PHASE")
+"""Of the call in which a response is scored: training and evaluation may overlap."""
 
 
 class RGDumpGenerator(SkyRLGymGenerator):
@@ -51,6 +57,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
             refuse("generator.batched", True, NOT_BATCHED)
         self.config = as_config(getattr(self.skyrl_gym_cfg, "rg_dump", None))
         self.writer = writer
+        self.canaries: Canaries | None = None
+        """Set by the trainer."""
         self._evaluation = Tally(self.config)
         self._reward_errors: set[str] = set()
         """What the reward function's failures were, each logged once."""
@@ -82,6 +90,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         origin = origin_of(input_batch, self.writer, self.inference_engine_client, next(self._calls))
         began = time.time()
         batch = with_slots(input_batch)  # makes the rollouts
+        _PHASE.set(origin.phase)  # the tasks of this call copy it
         with noted_dialogs() as dialogs:
             output = await super().generate(batch, disable_tqdm or self.config.suppress_base_env_logs)
         # The environments have filled in text and verdict. What follows completes, judges and records the rollouts, in
@@ -146,7 +155,10 @@ class RGDumpGenerator(SkyRLGymGenerator):
         if type(env) is not RGDumpEnv:
             return await super()._run_in_executor_if_available(func, *args, **kwargs)
         if func == env.step:
-            return await env.step_async(*args, **kwargs)
+            scoring = partial(env.step_async, *args, **kwargs)
+            if self.canaries is None or _PHASE.get() is not Phase.TRAIN:
+                return await scoring()
+            return await self.canaries.accompany(env.item, args[0], scoring)
         return func(*args, **kwargs)
 
     async def _reward_group(self, group: Group, output: GeneratorOutput, *, penalize: bool) -> None:

@@ -34,6 +34,7 @@ from rg_env.dump.files import list_files
 from rg_env.dump.manifest import note_in_manifest
 from rg_env.dump.schema import RG_DUMP
 from rg_env.errors import ConfigError, RGEnvError, describe
+from rg_env.skyrl.canaries import Canaries, first_items
 from rg_env.skyrl.loader import AsyncRows, TrainLoader
 from rg_env.skyrl.steps import numbers_line
 from rg_env.skyrl.tally import Tally, is_unsolved, why_every_reward_call_failed, write_over
@@ -228,6 +229,7 @@ class RGTrainerMixin(RecordingTrainer):
         super().__init__(*args, **kwargs)
         self._tally, self._drawn = Tally(self.generator.config), Tally(self.generator.config)
         self._phantoms, self._watched = Counter(), {}
+        self._canaries = self.generator.canaries = Canaries(self.generator.config)
         self.eval_dataset = eval_dataset
         if eval_dataset is not None:  # the processes of SkyRL's loader would make the evaluation set anew
             batch = {"batch_size": self.cfg.trainer.eval_batch_size, "collate_fn": eval_dataset.collate_fn}
@@ -250,6 +252,8 @@ class RGTrainerMixin(RecordingTrainer):
         counts = tally.total()
         facts: dict[str, Any] = {"groups": counts.kinds, "scorer": counts.statuses, "trainer": trainer}
         facts["symptoms"] = self._symptoms()
+        # Once some failed, they are a symptom.
+        facts["canaries"] = "" if self._canaries.has_failures else self._canaries.line()
         # A collapse stays a symptom of every later step, but the log needs one warning.
         for symptom in facts["symptoms"]:
             if symptom.startswith("collapse") and not self._has_collapsed:
@@ -264,7 +268,8 @@ class RGTrainerMixin(RecordingTrainer):
         if phantoms and trained_on:
             phantoms += "; train_unsolved=false leaves them out"
         collapse = collapse_line(self._watched, self.total_training_steps or 0)
-        return [line for line in (phantoms, collapse) if line]
+        wrong = f"canaries: {self._canaries.line()}" if self._canaries.has_failures else ""
+        return [line for line in (wrong, phantoms, collapse) if line]
 
     async def eval(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """As in SkyRL, with the figures of all its groups together. The result is reported."""
@@ -325,11 +330,18 @@ class RGTrainerMixin(RecordingTrainer):
             while not self.eval_dataset.is_made(1.0):
                 self.reports.send(progress=self.eval_dataset.progress)
             _ = self.eval_dataset.items  # an error in it ends the run before the first step
+        await self._begin_canaries()
         self.reports.send(doing="training", under_way=True)
         writer: DumpWriter | None = self.generator.writer
         if writer is not None:
             note_in_manifest(writer.folder, writer.run_id, writer.attempt, {"total_steps": self.total_training_steps})
         await super().train()
+
+    async def _begin_canaries(self) -> None:
+        """Try the verifier of each task, so that canaries fail only if it breaks."""
+        self.reports.begin("trying the verifiers")
+        responses = self.cfg.trainer.train_batch_size * self.cfg.generator.n_samples_per_prompt
+        await self._canaries.begin(first_items(self.train_dataset), responses)
 
     def handle_dynamic_sampling(
         self, generator_output: GeneratorOutput, uids: list[str]
@@ -369,7 +381,9 @@ class RGTrainerMixin(RecordingTrainer):
     def postprocess_generator_output(
         self, generator_output: GeneratorOutput, uids: list[str], *args: Any, **kwargs: Any
     ) -> tuple[GeneratorOutput, list[str]]:
-        """As in `RecordingTrainer`, unless the user's reward function failed for all groups of the step."""
+        """As in `RecordingTrainer`, unless the user's reward function failed for all groups of the step, or the
+        verifier is known to be wrong."""
+        self._canaries.stop_if_wrong()
         groups = _groups_of(generator_output)
         self._stop_if_every_reward_call_failed(groups)
         # With dynamic sampling, a step may have drawn more groups than it is trained on, in several calls.
@@ -391,6 +405,7 @@ class RGTrainerMixin(RecordingTrainer):
         """As in `RecordingTrainer`. Our metrics are then those of the groups that the record has for the step."""
         status = super().train_critic_and_policy(data)
         write_over(self.all_metrics, self._tally)
+        self.all_metrics |= self._canaries.end_step().metrics()
         counts = self._tally.total(RG_DUMP)
         self._groups_trained += counts.groups
         self._phantoms += counts.phantoms

@@ -49,7 +49,7 @@ class Screen:
 
     Attributes:
         facts: what was last reported: `title`, `doing` and its `progress`, `step`, `total`, `trainer` (its numbers),
-            `symptoms` (lines of `rg_env.symptoms`),
+            `canaries` (a line, empty once they failed), `symptoms` (lines of `rg_env.symptoms` and of canaries),
             `log`, `rollouts` (their log), `dump`, `run_id`, `resumed` and `checkpoint` (steps),
             `under_way` (the settings work), `finished` (what to say if nothing is left to train), `error` (the first
             one, which causes others). Reports also have a `line` for a pipe, a `note` for any screen, an `evaluation`,
@@ -153,6 +153,8 @@ class Screen:
             if counts:
                 text = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
                 yield name, cell(text, "yellow" if counts.keys() & _FAILURES else "")
+        if facts.get("canaries"):
+            yield "canaries", cell(facts["canaries"])
         for symptom in facts.get("symptoms", ()):
             name, _, text = symptom.partition(" ")
             yield name.rstrip(":"), cell(text, "yellow")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rg_env.dataset import ReasoningGymDataset
+from rg_env.skyrl.canaries import CanaryCounts
 from tests.skyrl.generating import TASK, right, run, script_for
 
 RESPONSES = (right("{}"), right("no"), "no tags", "<think>x</think>")
@@ -18,4 +19,5 @@ def metric_names() -> str:
     for phase in ("train", "eval"):
         output, _ = run(rows, script_for(rows, *RESPONSES), phase=phase)
         names += [f"{phase}: {name}" for name in output["rollout_metrics"]]
+    names += [f"train: {name}" for name in CanaryCounts(scored=1).metrics()]  # the trainer's, of a step
     return "\n".join(sorted(names)) + "\n"

@@ -108,7 +108,7 @@ def recount(groups, texts):
 
 def shown(metrics, prefix):
     """Our metrics among those of a step: of the training (no prefix) or of an evaluation."""
-    name = re.compile(rf"{prefix}(environment\w*/rg_dump|rg_dump\w*)/(?!max_groups_not_on_disk)")
+    name = re.compile(rf"{prefix}(environment\w*/rg_dump|rg_dump\w*)/(?!max_groups_not_on_disk|canaries|mean_canary)")
     return {key.removeprefix(prefix): value for key, value in metrics.items() if name.match(key)}
 
 
