@@ -18,6 +18,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from socket import socket
+from typing import Any
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -108,10 +109,19 @@ def make_app(desk: Desk, episodes: Episodes | None = None) -> FastAPI:
 
     @app.get("/health", response_model=None)
     async def health() -> Reply:
-        """Workers, waiting answers, and counts by status."""
-        return Reply(
-            {"status": "healthy", "workers": desk.scorer.workers, "waiting": desk.waiting, "scored": dict(desk.scored)}
-        )
+        """Workers, waiting answers, counts by status, and whether a function of yours still knows its examples."""
+        facts: dict[str, Any] = {
+            "status": "healthy",
+            "workers": desk.scorer.workers,
+            "waiting": desk.waiting,
+            "scored": dict(desk.scored),
+        }
+        if desk.function is not None and desk.function.examples:
+            failed = await desk.function.afailed_examples()
+            facts["examples"] = {"scored": len(desk.function.examples), "failed": failed}
+            if failed:
+                facts["status"] = "unhealthy"
+        return Reply(facts)
 
     if desk.function is not None:
         app.include_router(own_scores.function_routes(desk, desk.function))

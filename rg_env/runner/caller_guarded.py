@@ -46,11 +46,16 @@ class GuardedScore:
 
 
 class Guarded(AbstractContextManager["Guarded"]):
-    """A function in processes of its own, which start with the first call. Made by `guarded`. Thread-safe."""
+    """A function in processes of its own, which start with the first call. Made by `guarded`. Thread-safe.
 
-    def __init__(self, target: bytes, pool: ScorerPool) -> None:
+    Attributes:
+        examples: those that it was made with.
+    """
+
+    def __init__(self, target: bytes, pool: ScorerPool, examples: Sequence[Example] = ()) -> None:
         self._target = target
         self._pool = pool
+        self.examples = examples
 
     def score(self, *args: Any) -> GuardedScore:
         """Call the function with these arguments, which must be picklable.
@@ -64,6 +69,18 @@ class Guarded(AbstractContextManager["Guarded"]):
     async def ascore(self, *args: Any) -> GuardedScore:
         """As `score`; the running event loop does other things meanwhile."""
         return await wait_async(self._score(pickle.dumps(args)))
+
+    async def afailed_examples(self) -> list[str]:
+        """Call the function with its examples again, and return one line for each that has another value now.
+
+        One that the machine had no core for has not failed. Raises as `score`.
+        """
+        failed = []
+        for arguments, value in self.examples:
+            scored = await self.ascore(*arguments)
+            if scored.value != value and not scored.excused:
+                failed.append(f"{arguments!r} scores {scored.value}, not {value} ({scored.detail or scored.status})")
+        return failed
 
     async def _score(self, arguments: bytes) -> GuardedScore:
         try:
@@ -132,7 +149,7 @@ def guarded(
     memory_mb = _MEMORY_MB if sandbox else 0
     size = workers_for(workers, usable_cores())
     pool = ScorerPool(size, timeout, lambda: modules, memory_mb, fresh=fresh, preparation=preparation)
-    return Guarded(target, pool)
+    return Guarded(target, pool, [pair for pair in pairs if pair])
 
 
 def _path_of(scorer: str | Callable[..., Any]) -> str:

@@ -14,19 +14,22 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import psutil
 import pytest
+from fastapi.testclient import TestClient
 
 from rg_env.attack.attacks import attacks
 from rg_env.dataset import item_of_id
 from rg_env.integrations.desk import Desk
 from rg_env.integrations.serve import make_app
-from rg_env.scoring import Scorer, Status
+from rg_env.scoring import Scorer, Status, guarded
 from rg_env.scoring.guard import REWRITES
+from tests.integrations.served import number_in
 
 GCD = "gcd-train-42-0"
 
@@ -281,6 +284,20 @@ def test_a_token_is_needed_where_others_may_ask() -> None:
             [sys.executable, "-m", "rg_env", "serve", "--port", taken], capture_output=True, text=True, timeout=60
         )
         assert second.returncode == 2 and "choose another --port" in second.stderr
+
+
+def test_health_says_whether_a_function_still_knows_its_examples(tmp_path: Path) -> None:
+    prices = tmp_path / "prices"
+    prices.write_text("2.5")
+    function = guarded(number_in, workers=1, sandbox=False, examples=[((str(prices),), 2.5)])
+    with TestClient(make_app(Desk(Scorer(1), function)), base_url="http://127.0.0.1") as client:
+        health = client.get("/health").json()
+        assert (health["status"], health["examples"]) == ("healthy", {"scored": 1, "failed": []})
+        prices.write_text("3")
+        health = client.get("/health").json()
+    assert health["status"] == "unhealthy"
+    (failed,) = health["examples"]["failed"]
+    assert failed.endswith("scores 3.0, not 2.5 (ok)")
 
 
 def test_a_function_of_ones_own_and_the_end_of_the_server() -> None:
