@@ -20,6 +20,7 @@ from typing import Any
 from typer.main import get_command
 
 from rg_env.analysis import STATISTICS
+from rg_env.analysis.signs import MEANINGS as SIGNS
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import GroupFacts, GroupRecord, LedgerRecord, Record, RolloutFacts, RolloutRecord
@@ -115,6 +116,11 @@ def statistics() -> str:
     return table(("statistic", "meaning"), [(f"`{statistic.name}`", statistic.meaning) for statistic in STATISTICS])
 
 
+def signs() -> str:
+    rows = [(name, meaning.shows, meaning.blind) for name, meaning in SIGNS.items()]
+    return table(("sign", "reported if", "does not see"), rows)
+
+
 def commands() -> str:
     return table(("command", "what it does"), list(command_rows(get_command(app), "rg-env")))
 
@@ -127,7 +133,7 @@ def command_rows(command: Any, path: str) -> Iterator[tuple[str, ...]]:
             yield f"`{path} {name}`", inspect.cleandoc(below.help or "").partition("\n")[0]
 
 
-TABLES = (settings, record_keys, violations, statuses, length_penalties, statistics, commands)
+TABLES = (settings, record_keys, violations, statuses, length_penalties, statistics, signs, commands)
 
 
 def main() -> int:

@@ -1,9 +1,8 @@
-"""Signs of reward hacking in recorded rollouts.
+"""Signs that a reward is hacked, or that its verifier is broken, in recorded rollouts.
 
-Invariant: a finding concerns one task, states the counts and the groups that it is based on, and is never based on a
-single rollout. docs/evidence/attacks.md has the rate of false alarms.
-Not covered: trends over steps, and policies that give up or repeat themselves: those are bad, but no reward is hacked.
-Memory grows with the number of different wrong answers that were rewarded.
+Invariant: a finding concerns one task, or the run, states the counts that it is based on, and is never based on a
+single rollout. docs/evidence/attacks.md and docs/evidence/signs.md have the rate of false alarms.
+Memory grows with the number of different wrong answers that were rewarded, and as `verdict_signs` says.
 """
 
 from __future__ import annotations
@@ -11,32 +10,100 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from rg_env.analysis import verdict_signs
+from rg_env.analysis.verdict_signs import TaskFacts
 from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.schema import answered
 from rg_env.scoring import parse_response
 from rg_env.scoring.parse import canonical
+from rg_env.symptoms import CANARIES, CANARY_FAILURES, Steps, find_collapse, read_steps
 
-NAMES = ("one answer wins", "no reasoning")
+_ONE_WINS, _NO_REASONING = "one answer wins", "no reasoning"
+_CANARIES, _COLLAPSE = "canaries fail", "collapse"
+
+
+class Meaning(NamedTuple):
+    """When a sign is reported, and what it cannot see."""
+
+    shows: str
+    blind: str
+
+
+MEANINGS = {
+    _ONE_WINS: Meaning(
+        "one answer that is not the reference answer has a base score of .5 or more on 10 items",
+        "an answer that is a little different each time",
+    ),
+    _NO_REASONING: Meaning(
+        "at least 30%, and 20, of the solved responses have an empty think block",
+        "a think block with words that lead nowhere",
+    ),
+    verdict_signs.UNPAID: Meaning(
+        "3 responses in two groups give the item's own answer, to the letter, and are not solved",
+        "items that store no answer; right answers in another notation",
+    ),
+    verdict_signs.UNEQUAL: Meaning(
+        "3 responses in two groups score otherwise than others of their group that give the same answer",
+        "a verifier that is wrong about an answer every time; groups whose answers all differ",
+    ),
+    verdict_signs.FOLLOWS: Meaning(
+        "where answers are equal, the reward follows the length of the text or a word in it (permutation test)",
+        "rewards with a length penalty, which follow the length by design",
+    ),
+    verdict_signs.JUMP: Meaning(
+        "three quarters of what a task does not solve are solved three steps later, or the other way round, and the "
+        "solve rate of the other tasks changes by .15 at most",
+        "a fault of all tasks at once; runs with one task",
+    ),
+    verdict_signs.PARTIAL: Meaning(
+        "the partial credit of unsolved responses rises by .15, and no more are solved (Mann and Kendall's test)",
+        "a rise that begins before the first step",
+    ),
+    verdict_signs.PHANTOM: Meaning(
+        "more than half of the groups that have a gradient, and 20, have no solved response",
+        "what else a gradient of solved groups teaches",
+    ),
+    _CANARIES: Meaning(
+        "the verifier was wrong about two answers whose score was known, during the run",
+        "faults of rules and rewards, which canaries do not have; answers that no item has",
+    ),
+    _COLLAPSE: Meaning(
+        "nine of ten responses are equal, or the format rate or the length is a fifth of what it was",
+        "a policy that gives up in many words",
+    ),
+}
+NAMES = tuple(MEANINGS)
+WHOLE_RUN = "all tasks"
+"""In place of a task, for signs of a whole run."""
 _ENOUGH_ITEMS = 10
 _WINS = 0.5
 """Base score from which an answer wins."""
 _RIGHT = 0.99
 _ENOUGH_EMPTY, _EMPTY_SHARE = 20, 0.3
 """The smallest number, and share of a task's solved responses with a think block, of empty ones to report."""
+_ENOUGH_CANARIES = 2
 _EVIDENCE = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One sign in one task: what was seen and may mean, ids of up to five groups, the share of rollouts."""
+    """One sign in one task: what was seen and may mean, ids of up to five groups, the share of rollouts.
+
+    Attributes:
+        step: the first that shows it; None if unknown.
+        p: of a sign that is a test, corrected for the number of tests.
+    """
 
     sign: str
     task: str
     what: str
     groups: tuple[str, ...]
     share: float
+    step: int | None = None
+    p: float | None = None
 
 
 @dataclass
@@ -56,6 +123,7 @@ class _Seen:
 
     won: dict[str, dict[str, str]] = field(default_factory=dict)
     think: Counter[bool] = field(default_factory=Counter)
+    facts: TaskFacts = field(default_factory=TaskFacts)
     empty: dict[str, None] = field(default_factory=dict)
 
 
@@ -76,14 +144,40 @@ def find_signs(dump: Dump) -> Examined:
         _examine(group, dump.settings_for(group), phases[group.phase])
     train = phases[Phase.TRAIN]
     examined = train if train.result.responses else phases[Phase.EVAL]
+    findings = examined.result.findings
     for task in sorted(examined.tasks):
-        examined.result.findings.extend(_findings(task, examined.tasks[task]))
+        findings.extend(_findings(task, examined.tasks[task]))
+    facts = {task: seen.facts for task, seen in examined.tasks.items()}
+    for task, reading in verdict_signs.verdict_signs(facts):
+        sign, what, share, step, p, groups = reading
+        findings.append(Finding(sign, task, what, groups, share, step, p))
+    if examined is train:
+        for steps in read_steps(dump).values():
+            findings.extend(_of_run(steps))
     return examined.result
+
+
+def _of_run(steps: Steps) -> Iterator[Finding]:
+    """What the metrics of a run's steps show."""
+    failed, scored, onset = 0.0, 0.0, None
+    for step in sorted(steps):
+        number, share = steps[step].get(CANARIES) or 0.0, steps[step].get(CANARY_FAILURES) or 0.0
+        scored += number
+        failed += number * share
+        if share and onset is None:
+            onset = step
+    if failed >= _ENOUGH_CANARIES:
+        what = f"the verifier was wrong about {failed:,.0f} of {scored:,.0f} answers whose score was known"
+        yield Finding(_CANARIES, WHOLE_RUN, what, (), failed / scored, onset)
+    collapse = find_collapse(steps)
+    if collapse is not None:
+        yield Finding(_COLLAPSE, WHOLE_RUN, collapse.what, (), 1.0, collapse.step)
 
 
 def _examine(group: GroupRecord, config: RGDumpConfig, phase: _Phase) -> None:
     """Note what the responses of a group show."""
     result, seen = phase.result, phase.tasks[group.task]
+    seen.facts.note(group, config)
     reference = group.expected_answer
     for rollout in answered(group.rollouts):
         if not rollout.conversation:
@@ -118,8 +212,8 @@ def _findings(task: str, seen: _Seen) -> Iterator[Finding]:
                 f"{shown} was rewarded for {len(items)} or more items although it is not their reference answer. "
                 "Unless the task accepts several answers, the scorer rewards a wrong one"
             )
-            yield Finding(NAMES[0], task, what, tuple(items.values())[:_EVIDENCE], 1.0)
+            yield Finding(_ONE_WINS, task, what, tuple(items.values())[:_EVIDENCE], 1.0)
     count, of = seen.think[True], seen.think.total()
     if count >= _ENOUGH_EMPTY and count >= _EMPTY_SHARE * of:
         why = "solved responses have an empty think block: the answer does not come from written reasoning"
-        yield Finding(NAMES[1], task, f"{count} of {of} {why}", tuple(seen.empty), count / of)
+        yield Finding(_NO_REASONING, task, f"{count} of {of} {why}", tuple(seen.empty), count / of)

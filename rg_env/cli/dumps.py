@@ -182,9 +182,12 @@ def signs(selection: Selection, as_json: JsonFlag = False) -> None:
         print_json([asdict(finding) for finding in result.findings])
     else:
         for finding in result.findings:
-            print_line(f"{finding.task}: {finding.sign}")
-            print_line(f"  {finding.what}.")
-            print_line(f"  groups: {', '.join(finding.groups)}")
+            since = "" if finding.step is None else f", from step {finding.step}"
+            p_value = "" if finding.p is None else f" (p {finding.p:.1g})"
+            print_line(f"{finding.task}: {finding.sign}{since}")
+            print_line(f"  {finding.what}{p_value}.")
+            if finding.groups:
+                print_line(f"  groups: {', '.join(finding.groups)}")
             print_line("")
         print_line(counted(len(result.findings), "finding") if result.findings else "nothing found")
         print_line(
