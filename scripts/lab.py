@@ -282,8 +282,8 @@ def _row(fault: Fault, lines: Sequence[dict[str, Any]]) -> str:
 
 
 def first_step(line: dict[str, Any]) -> int | None:
-    """The first step at which any sign begins; None if none was found."""
-    steps = [1 if step is None else step for step in line["signs"].values()]
+    """The first step at which any sign begins; None if none was found. Of a sign without a step, the last one."""
+    steps = [line["steps"] if step is None else step for step in line["signs"].values()]
     return min(steps, default=None)
 
 
