@@ -4,6 +4,8 @@ python -m scripts.lab                       # goes on where it stopped; two runs
 python -m scripts.lab --only poisoned,clean --seeds 1-2 --steps 30
 python -m scripts.lab --table               # docs/evidence/signs.md from the committed lines, nothing is trained
 
+Leave the working tree alone meanwhile: a run imports parts of it at its end, and fails if they have changed.
+
 Each run is a line of docs/evidence/signs.jsonl, which is committed; a run whose line is there is not repeated. The true
 solve rate of each step is that of all responses scored again without the fault. Seeds 1 and 2 of a fault, and clean
 seeds 1 to 10, may be looked at when a threshold is chosen; all others are held out.
