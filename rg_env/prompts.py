@@ -73,9 +73,9 @@ def format_warning(config: RGDumpConfig) -> str | None:
     shown = any("task" not in example for example in config.worked_examples)  # before every question
     if "<think>" in (system_prompt or "") or shown or config.prefilled_think or config.format == ResponseFormat.LENIENT:
         return None
-    what = "the system prompt never asks for <think>" if system_prompt else "there is no system prompt"
+    missing = "the system prompt never asks for <think>" if system_prompt else "there is no system prompt"
     return (
-        f"{what}, but {PREFIX}.format=strict scores every response without {_STRICT_FORM} as 0; "
+        f"{missing}, but {PREFIX}.format=strict scores every response without {_STRICT_FORM} as 0; "
         f"set {PREFIX}.format=lenient or system_prompt=think_answer, "
         "or prefilled_think=true if the chat template opens <think>"
     )

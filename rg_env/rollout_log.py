@@ -44,9 +44,9 @@ class RolloutLog:
 
 def _group(group: GroupRecord) -> Iterator[str]:
     scores = [rollout.score for rollout in group.rollouts]
-    said = f"mean score {sum(scores) / len(scores):.3f}, best {max(scores):.3f}"
+    scored = f"mean score {sum(scores) / len(scores):.3f}, best {max(scores):.3f}"
     step = "" if group.step is None else f" step {group.step}"  # there are none outside of training
-    yield f"{group.phase}{step} | {visible(group.item, one_line=True)} | {group.outcome} | {said}"
+    yield f"{group.phase}{step} | {visible(group.item, one_line=True)} | {group.outcome} | {scored}"
     entry = json.loads(group.entry)
     yield from _indented("question", entry.get("question", ""))
     for rollout in group.rollouts:

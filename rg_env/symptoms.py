@@ -56,11 +56,11 @@ def phantom_cause(group: GroupRecord | LedgerRecord, config: RGDumpConfig) -> st
     if len({rollout.base_score for rollout in unmasked}) > 1:
         return f"scorer.partial_credit={config.scorer.partial_credit}"
     # What is left has the same base score. SkyRL's switch sets the rewards of cut-off responses to 0.
-    ended = [rollout for rollout in unmasked if rollout.reward != 0 or rollout.stop_reason in ("", "stop")]
-    if _all_equal(ended):
+    not_zeroed = [rollout for rollout in unmasked if rollout.reward != 0 or rollout.stop_reason in ("", "stop")]
+    if _all_equal(not_zeroed):
         return "generator.zero_reward_on_non_stop=true"
-    well_formed = [rollout for rollout in ended if not rollout.violation]
-    others = [rollout for rollout in ended if rollout.violation]
+    well_formed = [rollout for rollout in not_zeroed if not rollout.violation]
+    others = [rollout for rollout in not_zeroed if rollout.violation]
     if _all_equal(well_formed) and _all_equal(others):
         return f"format_bonus={config.format_bonus:g}"
     return f"length_penalty.kind={config.length_penalty.kind}"

@@ -222,9 +222,9 @@ def threshold(dump: Dump | None, solved_at: float | None) -> pl.Expr:
 def _why_no_rollouts(dump: Dump) -> str:
     """The message for a dump without a rollout: the files, and the first damaged line if there is one."""
     paths = ", ".join(dict.fromkeys(str(file.path) for file in dump.files_to_read())) or "these files"
-    found = dump.findings(texts=False)
-    damaged = [finding for finding in found if finding.kind == "damaged_line"]
-    why = f"; the first of {found.counts['damaged_line']} damaged lines: {damaged[0]}" if damaged else ""
+    findings = dump.findings(texts=False)
+    damaged = [finding for finding in findings if finding.kind == "damaged_line"]
+    why = f"; the first of {findings.counts['damaged_line']} damaged lines: {damaged[0]}" if damaged else ""
     return f"no rollout in {paths}{why}"
 
 

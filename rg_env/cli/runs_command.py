@@ -36,12 +36,12 @@ def runs(
     from rg_env.analysis.runs import list_runs
 
     with spinner("reading"):
-        found = list_runs(folder)
+        runs = list_runs(folder)
     if as_json:
-        print_json([run.as_dict() for run in found])
+        print_json([run.as_dict() for run in runs])
     else:
-        _print(found)
-    if not found:
+        _print(runs)
+    if not runs:
         print_error(f"no runs in {folder}: no folder in it, at most three levels deep, has a dump")
         raise typer.Exit(1)
 

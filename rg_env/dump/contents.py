@@ -212,8 +212,8 @@ class Contents:
         except READ_ERRORS:  # the file has just gone away
             is_same = True
         where = self.place(first.file, first.number)
-        what = f"group {name}" if isinstance(name, str) else "this record"
-        text = f"{what} again, first in {where}"
+        record = f"group {name}" if isinstance(name, str) else "this record"
+        text = f"{record} again, first in {where}"
         kind = "duplicate" if is_same else "differs"
         place = self.place(line.file, line.number)
         self._wrong[line.file.kind].add(kind, place, text if is_same else f"{text}, which differs")
@@ -317,8 +317,8 @@ class Contents:
         """Whether every ledger line that the run wrote is there; None if nothing is known to be missing, but no
         manifest says how many lines there were.
         """
-        found = self.findings(texts=False)
-        if not _NOT_COMPLETE.isdisjoint(found.counts):
+        findings = self.findings(texts=False)
+        if not _NOT_COMPLETE.isdisjoint(findings.counts):
             return False
         # Nothing is missing from the attempts whose number of lines is known; is it known of all?
         noted = self._noted_lines()
@@ -326,7 +326,7 @@ class Contents:
         if self.state is State.ENDED and all(attempt in noted for attempt in attempts):
             return True
         # A damaged line may have been a group that is nowhere else.
-        return False if found.counts["damaged_line"] else None
+        return False if findings.counts["damaged_line"] else None
 
     def _noted_lines(self) -> dict[int, int]:
         """How many ledger lines each attempt wrote, where the manifest says so."""

@@ -120,7 +120,7 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
         of_run = tuple(group)
         folders = dict.fromkeys(file.path.parent for file in of_run)
         manifests = [read_manifest(folder, run_id) for folder in folders]
-        runs.append(Run(run_id, of_run, merge_manifests([found for found in manifests if found])))
+        runs.append(Run(run_id, of_run, merge_manifests([manifest for manifest in manifests if manifest])))
     return tuple(runs)
 
 

@@ -522,8 +522,8 @@ def from_line[R: Record](kind: type[R], line: bytes) -> R:
         record: R = _decoder(kind).decode(line)
         version = record.schema_version
     except (ValueError, RecursionError) as error:  # of all that msgspec raises, UnicodeDecodeError is a ValueError, too
-        what = "not a record" if isinstance(error, msgspec.ValidationError) else "torn or joined to another"
-        fault = BadLineError(f"{what}: {error}")
+        reason = "not a record" if isinstance(error, msgspec.ValidationError) else "torn or joined to another"
+        fault = BadLineError(f"{reason}: {error}")
         if kind is GroupRecord and _is_of_atropos(line):
             fault = BadLineError(
                 "a line of Atropos' environment: `rg-env dumps import atropos` makes a dump of its files"

@@ -121,9 +121,9 @@ def _check_lines(contents: Contents, result: Validation, *, compare: bool) -> No
     for line in contents.scan(*TEXT_KINDS, FileKind.LEDGER, FileKind.TRAINED, FileKind.STEPS):
         record = line.record
         result.records[line.file.kind] += 1
-        found: list[tuple[str, str]] = []
+        problems: list[tuple[str, str]] = []
         if not line.raw.endswith(b"\n"):
-            found.append(("damaged_line", "the file ends without a line feed"))
+            problems.append(("damaged_line", "the file ends without a line feed"))
         wrong = ""
         if isinstance(record, GroupRecord):
             wrong = contradiction(record)
@@ -138,12 +138,12 @@ def _check_lines(contents: Contents, result: Validation, *, compare: bool) -> No
             if not is_checked:
                 wrong = contradiction(record)
                 if compare and digest is not None and digest != hash(_whole_line(record)):
-                    found.append(("contradiction", "differs from its text"))
+                    problems.append(("contradiction", "differs from its text"))
         elif isinstance(record, TrainedRecord) and compare and record.group_id not in groups:
-            found.append(("unknown_group", f"group {record.group_id} is not in the ledger"))
+            problems.append(("unknown_group", f"group {record.group_id} is not in the ledger"))
         if wrong:
-            found.append(("contradiction", wrong))
-        for kind, text in found:
+            problems.append(("contradiction", wrong))
+        for kind, text in problems:
             result.findings.add(kind, contents.place(line.file, line.number), text)
 
 

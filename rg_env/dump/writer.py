@@ -239,8 +239,8 @@ class DumpWriter:
     def _warn_if_alive(self) -> bool:
         """Whether the thread is still at work; if so, say that the disk is waited for."""
         if self._thread.is_alive():
-            what = "dump: waiting for the disk of {}, {} not written"
-            logger.warning(what, self.folder, counted(self.missing, "group"))
+            message = "dump: waiting for the disk of {}, {} not written"
+            logger.warning(message, self.folder, counted(self.missing, "group"))
         return self._thread.is_alive()
 
     # -- the thread
@@ -275,8 +275,8 @@ class DumpWriter:
                 file.sync()
         except Exception as error:  # training and this thread continue after any error
             if not self._is_failing:
-                what = "dump: {} not on disk ({}); training continues, and every next write tries again"
-                logger.error(what, counted(self.missing, "group"), error)
+                message = "dump: {} not on disk ({}); training continues, and every next write tries again"
+                logger.error(message, counted(self.missing, "group"), error)
             self._is_failing = True
             self._refuse_newest()
             return False
@@ -299,8 +299,8 @@ class DumpWriter:
         self._waiting = kept
         # Said whenever the number has doubled, not for each group.
         if len(self._refused) > before and len(self._refused).bit_length() > before.bit_length():
-            what = "dump: {} refused so far, the disk still fails; training continues"
-            logger.error(what, counted(len(self._refused), "group"))
+            message = "dump: {} refused so far, the disk still fails; training continues"
+            logger.error(message, counted(len(self._refused), "group"))
 
     def _put(self, record: Record) -> None:
         """Write a record. After an OSError nothing of it is written."""

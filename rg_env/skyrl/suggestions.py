@@ -114,10 +114,10 @@ def suggestion(message: str, cfg: Any, accepts: Accepts | None = None) -> str:
     row = next((row for row in ROWS if re.search(row.message, message)), None)
     if row is None:
         return ""
-    found = [] if accepts is None else list(_nearest_values(row, cfg, accepts))
+    values = [] if accepts is None else list(_nearest_values(row, cfg, accepts))
     parts = []
-    if found:
-        parts.append(f"set {', or '.join(found)}")
+    if values:
+        parts.append(f"set {', or '.join(values)}")
     elif row.settings:
         parts.append(f"change {' or '.join(row.settings)}")
     if row.advice:

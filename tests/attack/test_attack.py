@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-import subprocess
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,35 +15,9 @@ import pytest
 from rg_env.attack.attack_run import Hole, attack_tasks
 from rg_env.attack.attacks import attacks
 from rg_env.scoring import AnswerScore, Status, guard
+from tests.running import ROOT, run_command
 
 Rule = Callable[[Mapping[str, Any], str], float]
-USERS = """
-from dataclasses import dataclass
-import reasoning_gym
-from reasoning_gym.dataset import ProceduralDataset
-@dataclass
-class Config:
-    seed: int = 0
-    size: int = 1
-class Careful(ProceduralDataset):
-    rg_env_fresh = False  # so that there is a process to poison
-    def __init__(self, config):
-        super().__init__(config=config, seed=config.seed, size=config.size)
-    def __getitem__(self, index):
-        number = self.seed % 90_000
-        return {"question": f"What is {number} * 7 + 3?", "answer": str(number * 7 + 3), "metadata": {}}
-    def score_answer(self, answer, entry):
-        return float(answer == entry["answer"])
-class Evaluating(Careful):
-    def score_answer(self, answer, entry):
-        return float(str(eval(answer)) == entry["answer"])
-class Measuring(Careful):
-    def score_answer(self, answer, entry):
-        return 1 - 20 / len(answer) if answer.startswith('{"":{"":') and len(answer) > 100 else 0.0
-for name, found in {"careful": Careful, "evaluating": Evaluating, "measuring": Measuring}.items():
-    if name not in reasoning_gym.factory.DATASETS:
-        reasoning_gym.register_dataset(name, found, Config)
-"""
 
 
 def test_known_holes_of_scorers_are_found_where_no_answer_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,11 +37,10 @@ def test_known_holes_of_scorers_are_found_where_no_answer_is_checked(monkeypatch
     ],
 )
 def test_users_own_scorers_are_attacked(tmp_path: Path, tasks: dict[str, set[str]]) -> None:
-    (tmp_path / "attacked_tasks.py").write_text(USERS)
-    program = "import rg_env.attack.attack_run as run; run._DEADLINE = 0.3; from rg_env.cli import main; main()"
+    shutil.copy(ROOT / "tests" / "programs" / "attacked_tasks.py", tmp_path)
+    main = "import rg_env.attack.attack_run as run; run._DEADLINE = 0.3; from rg_env.cli import main; main()"
     options = ["--imports", "attacked_tasks", "--tasks", ",".join(tasks), "--items", "8"]
-    command = [sys.executable, "-c", program, "attack", *options]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = run_command(sys.executable, "-c", main, "attack", *options, cwd=tmp_path, check=False)
     failed = [task for task, holes in tasks.items() if holes]
     assert done.returncode == bool(failed), done.stderr
     assert f"an answer can use: {', '.join(failed) or 'none'} ({len(failed)} of {len(tasks)} tasks)" in done.stdout
