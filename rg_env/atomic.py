@@ -21,7 +21,7 @@ from rg_env.errors import ConfigError, one_line
 
 
 def check_output(path: str | Path, ending: str, *, force: bool = True) -> Path:
-    """The path of a file that a user has named to be written.
+    """Return the path of a file that a user has named to be written.
 
     Args:
         ending: of its name, such as `.jsonl`.
@@ -97,7 +97,7 @@ _ABOUT_NAMES = (
 
 
 def _is_elsewhere(error: OSError, folder: Path) -> bool:
-    """Whether an error names a file that is not in a folder, nor around it."""
+    """Return whether an error names a file that is not in a folder, nor around it."""
     if not isinstance(error.filename, (str, Path)):
         return False
     named, folder = Path(error.filename).absolute(), folder.absolute()

@@ -111,7 +111,7 @@ class RGDumpConfig:
         check_fields(self, PREFIX)
 
     def as_nested(self) -> dict[str, Any]:
-        """The settings under their full names, as a manifest has them."""
+        """Return the settings under their full names, as a manifest has them."""
         nested: dict[str, Any] = dataclasses.asdict(self)
         for name in reversed(PREFIX.split(".")):
             nested = {name: nested}

@@ -421,7 +421,7 @@ class EvalSet(Rows):
         return cls(config.tasks, config.eval_seed, config.num_eval_samples_per_task, **options)
 
     def is_made(self, seconds: float) -> bool:
-        """Whether the items are made, or making them failed. Waits for that, at most so many seconds."""
+        """Return whether the items are made, or making them failed. Waits for that, at most so many seconds."""
         return bool(wait([self._made], seconds).done)
 
     @property

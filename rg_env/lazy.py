@@ -9,7 +9,7 @@ from typing import Any
 
 
 def exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and the `__dir__` of a package.
+    """Return the `__getattr__` and the `__dir__` of a package.
 
     Args:
         package: its full name.

@@ -58,7 +58,7 @@ def _failed_import(name: str, error: BaseException) -> UserCodeError:
 
 
 def files_of(modules: Iterable[str]) -> set[str]:
-    """The source files of modules; those that have none are left out."""
+    """Return the source files of modules; those that have none are left out."""
     files = set()
     for name in modules:
         with suppress(ImportError, ValueError):
@@ -69,14 +69,14 @@ def files_of(modules: Iterable[str]) -> set[str]:
 
 
 def modules_of_tasks() -> list[str]:
-    """The modules with tasks that this process, or the one that started it, has imported, in whatever way."""
+    """Return the modules with tasks that this process, or the one that started it, has imported, in whatever way."""
     inherited = [name for name in os.environ.get(IMPORTS, "").split(",") if name]
     registered = [name for name in registered_modules() if name != "__main__"]
     return list(dict.fromkeys([*inherited, *registered]))
 
 
 def registered_modules() -> list[str]:
-    """The modules outside of Reasoning Gym whose tasks are registered in this process, sorted."""
+    """Return the modules outside of Reasoning Gym whose tasks are registered in this process, sorted."""
     # It is not imported to ask, because that takes seconds.
     if "reasoning_gym" not in sys.modules:
         return []

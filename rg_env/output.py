@@ -156,7 +156,7 @@ def new_table(
 
 
 def width_of(table: Table) -> int:
-    """The width of a table in characters, if it has all that it needs."""
+    """Return the width of a table in characters, if it has all that it needs."""
     screen = console()
     return screen.measure(table, options=screen.options.update(max_width=1000)).maximum
 

@@ -41,13 +41,13 @@ def redirect_output(path: Path) -> None:
 
 
 def make_scratch() -> Path:
-    """A temporary folder with a path that is short enough for Ray's sockets."""
+    """Return a temporary folder with a path that is short enough for Ray's sockets."""
     usual = tempfile.gettempdir()
     return Path(tempfile.mkdtemp(prefix="rg", dir=usual if len(usual) <= _LONGEST_TEMP else "/tmp"))
 
 
 def ray_folder() -> Path:
-    """A new folder for Ray, which the supervisor of this process removes if it has one."""
+    """Return a new folder for Ray, which the supervisor of this process removes if it has one."""
     scratch = os.environ.get(SCRATCH)
     if scratch is None:
         return make_scratch()

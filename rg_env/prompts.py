@@ -21,7 +21,7 @@ _REQUIRED = {"question", "response"}
 
 
 def resolve_system_prompt(name_or_text: str | None) -> str | None:
-    """The system prompt that a setting names or contains.
+    """Return the system prompt that a setting names or contains.
 
     Args:
         name_or_text: `think_answer` (ours), a key of `reasoning_gym.utils.SYSTEM_PROMPTS`, any other text
@@ -68,7 +68,7 @@ def _check_worked_examples(examples: object, format: str) -> None:
 
 
 def format_warning(config: RGDumpConfig) -> str | None:
-    """A warning if the format requires a think block that no message asks for or shows."""
+    """Return a warning if the format requires a think block that no message asks for or shows."""
     system_prompt = resolve_system_prompt(config.system_prompt)
     shown = any("task" not in example for example in config.worked_examples)  # before every question
     if "<think>" in (system_prompt or "") or shown or config.prefilled_think or config.format == ResponseFormat.LENIENT:
@@ -115,7 +115,7 @@ class Prompts:
         self._chat_template_kwargs = dict(chat_template_kwargs or {})
 
     def messages(self, task: str, question: str) -> list[Message]:
-        """The conversation before a response: system prompt, worked examples as turns, the question."""
+        """Return the conversation before a response: system prompt, worked examples as turns, the question."""
         messages = []
         if self._system_prompt:
             messages.append({"role": "system", "content": self._system_prompt})

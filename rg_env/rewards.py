@@ -45,7 +45,7 @@ def compose_reward(score: float, well_formed: bool, config: RGDumpConfig, additi
 
 
 def is_masked(rollout: Rollout, config: RGDumpConfig) -> bool:
-    """Whether a rollout is kept out of the loss, because of the machine and never because of what its text does.
+    """Return whether a rollout is kept out of the loss, because of the machine and never because of what its text does.
 
     There is no response, its scorer got no CPU time, or with `on_scorer_failure=mask` its scorer died or cannot score
     the item. An answer that used up its CPU seconds, or on which the scorer raised, is wrong.

@@ -57,7 +57,7 @@ def _group(group: GroupRecord) -> Iterator[str]:
 
 
 def _why(rollout: RolloutRecord, group: GroupRecord, expected: object) -> Iterator[str]:
-    """What led to the score."""
+    """Yield what led to the score."""
     if rollout.violation:
         yield f"violation {rollout.violation}"
     elif rollout.status is not Status.OK:

@@ -99,12 +99,12 @@ def write_names(settings: Mapping[str, bool]) -> str:
 
 
 def is_group(name: str) -> bool:
-    """Whether settings have names that begin with this one."""
+    """Return whether settings have names that begin with this one."""
     return any(setting.startswith(f"{name}.") for setting in setting_names())
 
 
 def is_foreign(key: str) -> bool:
-    """Whether a key has a name that only Atropos or an older SkyRL knows."""
+    """Return whether a key has a name that only Atropos or an older SkyRL knows."""
     return key not in setting_names() and key.rpartition(".")[2] in FOREIGN
 
 

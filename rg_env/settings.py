@@ -22,12 +22,12 @@ from rg_env.errors import ConfigError, did_you_mean, need, need_number, one_line
 
 
 def setting(default: Any, **limits: Any) -> Any:
-    """A field and its limits, as `check_value` takes them."""
+    """Return a field and its limits, as `check_value` takes them."""
     return dataclasses.field(default=default, metadata=limits)
 
 
 def value_of(cfg: Any, name: str) -> Any:
-    """The value of a dotted setting; None inside a group that is null."""
+    """Return the value of a dotted setting; None inside a group that is null."""
     return functools.reduce(lambda group, name: None if group is None else getattr(group, name), name.split("."), cfg)
 
 
@@ -127,7 +127,7 @@ _Loader.add_implicit_resolver(
 
 
 def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
-    """The settings in a file by their dotted names.
+    """Return the settings in a file by their dotted names.
 
     Args:
         is_setting: whether a dotted name is a setting, whose value may be a mapping; otherwise a mapping is a group.
@@ -160,7 +160,7 @@ RECIPES = Path(__file__).parents[1] / "configs"
 
 
 def _instead_of(path: Path) -> str:
-    """What the user of a path without a file may have meant."""
+    """Say what the user of a path without a file may have meant."""
     near = get_close_matches(path.stem, [other.stem for other in path.parent.glob("*.yaml")], cutoff=0.7)
     if near:
         return f"did you mean {path.with_name(f'{near[0]}.yaml')}?"
@@ -171,7 +171,7 @@ def _instead_of(path: Path) -> str:
 
 
 def nearest_recipe(name: str) -> Path | None:
-    """The recipe of this checkout with the most similar name, relative to this folder if it is below it."""
+    """Return the recipe of this checkout with the most similar name, relative to this folder if it is below it."""
     recipes: dict[str, Path] = {}
     for folder in (RECIPES / "cpu", RECIPES):
         recipes |= {recipe.stem: recipe for recipe in folder.glob("*.yaml")}
@@ -183,7 +183,7 @@ def nearest_recipe(name: str) -> Path | None:
 
 
 def read_value(key: str, text: str) -> Any:
-    """The value of `key=text`. Raises ConfigError if it is not YAML."""
+    """Return the value of `key=text`. Raises ConfigError if it is not YAML."""
     try:
         return yaml.load(text, _Loader)
     except Exception as error:  # PyYAML's constructors raise nearly anything

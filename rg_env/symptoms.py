@@ -35,7 +35,7 @@ _FALL = 5
 
 
 def phantom_cause(group: GroupRecord | LedgerRecord, config: RGDumpConfig) -> str:
-    """The setting that makes the rewards of a group differ although none of its rollouts is solved.
+    """Return the setting that makes the rewards of a group differ although none of its rollouts is solved.
 
     Args:
         group: masked rollouts are left out, as they are in training.
@@ -67,8 +67,8 @@ def phantom_cause(group: GroupRecord | LedgerRecord, config: RGDumpConfig) -> st
 
 
 def _is_seen_solved(line: LedgerRecord, config: RGDumpConfig) -> bool:
-    """Whether the lists of a line show a solved rollout. To make the rollouts of every line would take most of the time
-    of `stats`.
+    """Return whether the lists of a line show a solved rollout. To make the rollouts of every line would take most of
+    the time of `stats`.
     """
     has_masked = any(line.column("masked"))  # these do not count, whatever their score
     return not has_masked and any(score is not None and score >= config.solved_at for score in line.base_score)
@@ -119,7 +119,7 @@ def collapse_line(steps: Steps, total: int = 0) -> str:
 
 
 def find_collapse(steps: Steps, total: int = 0) -> Collapse | None:
-    """The first step at which the model had collapsed; None if there is none.
+    """Return the first step at which the model had collapsed; None if there is none.
 
     That is a step in which nine of ten responses are equal, or in which the format rate or the length of responses is
     at most a fifth of its mean over the first quarter of the steps.
@@ -184,7 +184,7 @@ def read_symptoms(dump: Dump) -> Iterator[str]:
 
 
 def read_steps(dump: Dump) -> dict[str, dict[int, Mapping[str, float | None]]]:
-    """The metrics of each step, by run."""
+    """Return the metrics of each step, by run."""
     steps = defaultdict[str, dict[int, Mapping[str, float | None]]](dict)
     for record in dump.steps():
         steps[record.run_id][record.step] = dict(zip(record.name, record.value, strict=True))

@@ -25,7 +25,7 @@ _FRAME = re.compile(r'File "(.+?)", line (\d+)')
 
 
 def named_modules(config: RGDumpConfig) -> list[str]:
-    """The modules of `imports`, and those of `reward` and `experiment_class`."""
+    """Return the modules of `imports`, and those of `reward` and `experiment_class`."""
     objects = [_module_and_name(path)[0] for path in (config.reward, config.experiment_class) if path]
     return list(dict.fromkeys([*config.imports, *objects]))
 
@@ -53,7 +53,7 @@ def import_modules(config: RGDumpConfig) -> None:
 
 
 def _module_and_name(path: str) -> tuple[str, str]:
-    """The parts of `module.name` or `module:name`.
+    """Return the parts of `module.name` or `module:name`.
 
     >>> _module_and_name("my.costs.of_tokens"), _module_and_name("my.costs:of_tokens"), _module_and_name("of_tokens")
     (('my.costs', 'of_tokens'), ('my.costs', 'of_tokens'), ('', 'of_tokens'))
@@ -77,7 +77,7 @@ def load_object(setting: str, path: str) -> Any:
 
 
 def in_user_code(error: BaseException, config: RGDumpConfig, folder: str | None) -> UserCodeError | None:
-    """The one line about an exception that the user's code raised, also in another process; None for any other.
+    """Return the one line about an exception that the user's code raised, also in another process; None for any other.
 
     Args:
         folder: the run's log folder, where the first traceback of each line of code is written; None: nowhere.

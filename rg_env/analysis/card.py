@@ -94,7 +94,7 @@ def write_card(dump: Dump, folder: Path, *, license_name: str = "", force: bool 
 
 
 def _config(kind: FileKind, *, compressed: bool, plain: bool) -> dict[str, Any]:
-    """The configuration of a kind of file. The pattern also finds the files of other runs in the folder."""
+    """Return the configuration of a kind of file. The pattern also finds the files of other runs in the folder."""
     pattern = f"{PREFIX}_{kind}_*.jsonl"
     paths = []
     if plain:
@@ -111,7 +111,7 @@ def _title(dump: Dump) -> str:
 
 
 def _counts(dump: Dump) -> tuple[Counter[str], int]:
-    """The groups of each task, of both phases, and the number of rollouts."""
+    """Return the groups of each task, of both phases, and the number of rollouts."""
     tasks: Counter[str] = Counter()
     rollouts = 0
     records = dump.ledger() if dump.has_ledger else dump.groups()
@@ -123,7 +123,7 @@ def _counts(dump: Dump) -> tuple[Counter[str], int]:
 
 
 def _size(groups: int) -> str:
-    """The hub's word for a number of rows.
+    """Return the hub's word for a number of rows.
 
     >>> _size(999), _size(1000), _size(25_000)
     ('n<1K', '1K<n<10K', '10K<n<100K')

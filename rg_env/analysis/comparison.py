@@ -95,7 +95,7 @@ def compare(
 
 
 def flips(this: Side, other: Side, *, unmatched: Collection[str] = ()) -> pl.DataFrame:
-    """The questions that one side solves in at least half of its tries, and the other does not.
+    """Return the questions that one side solves in at least half of its tries, and the other does not.
 
     Args:
         unmatched: as for `compare`.
@@ -115,14 +115,15 @@ def flips(this: Side, other: Side, *, unmatched: Collection[str] = ()) -> pl.Dat
 
 
 def shared_questions(this: Side, other: Side, *, unmatched: Collection[str] = ()) -> tuple[int, int, int]:
-    """The number of questions of a side, of the other, and of both; a question in two phases counts twice."""
+    """Return the number of questions of a side, of the other, and of both; a question in two phases counts twice."""
     on = ["phase", "environment", "task", "item"]
     first, second = (_questions(side, on[:-1], unmatched)[0].select(on).unique() for side in (this, other))
     return first.height, second.height, first.join(second, on=on).height
 
 
 def differing_tasks(*runs: Run) -> list[str]:
-    """The tasks whose options differ between any two of the runs, sorted: equal ids may be different questions."""
+    """Return the tasks whose options differ between any two of the runs, sorted: equal ids may be different
+    questions."""
     options: dict[str, Any] = {}
     differing = set()
     for run in runs:
@@ -139,7 +140,8 @@ def differing_tasks(*runs: Run) -> list[str]:
 def _pairs(
     this: Side, other: Side, keys: Sequence[str], unmatched: Collection[str]
 ) -> tuple[pl.DataFrame, dict[str, bool]]:
-    """A row per measure and shared question with sums and counts of both; and whether each measure is in [0, 1]."""
+    """Return a row per measure and shared question with sums and counts of both; and whether each measure is in [0,
+    1]."""
     left, bounded_of_this = _questions(this, keys, unmatched)
     right, bounded_of_other = _questions(other, keys, unmatched)
     left, right = _renamed(left, "this"), _renamed(right, "other")
@@ -149,12 +151,12 @@ def _pairs(
 
 
 def _renamed(questions: pl.DataFrame, side: str) -> pl.DataFrame:
-    """The questions with the side in the names of the columns that differ between the two."""
+    """Return the questions with the side in the names of the columns that differ between the two."""
     return questions.rename({name: f"{name}_{side}" for name in ("group_id", "total", "count")})
 
 
 def _questions(side: Side, keys: Sequence[str], unmatched: Collection[str]) -> tuple[pl.DataFrame, dict[str, bool]]:
-    """A row per measure and question: the sum and the number of values, and a group's id; and as `_pairs`."""
+    """Return a row per measure and question: the sum and the number of values, and a group's id; and as `_pairs`."""
     measured = side if isinstance(side, Measured) else measure(side, to_match=True)
     _, groups, names = by_keys(measured, keys)
     bounded = {name: bounds for name, bounds in names.items() if not name.startswith("solve_rate_")}

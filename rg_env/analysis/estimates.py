@@ -30,7 +30,8 @@ _ROUNDING = 1e-20
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """The probability that k of the n tries, drawn without replacement, include a success: 1 − C(n−c, k)/C(n, k).
+    """Return the probability that k of the n tries, drawn without replacement, include a success: 1 − C(n−c, k)/C(n,
+    k).
 
     From Chen et al., Evaluating Large Language Models Trained on Code, 2021.
 
@@ -97,7 +98,7 @@ def t_quantiles(degrees: pl.Expr, values: Iterable[int | None]) -> pl.Expr:
 
 
 def t_quantile(degrees: int) -> float:
-    """The two-sided 95% quantile of Student's t.
+    """Return the two-sided 95% quantile of Student's t.
 
     Exact for 1 and 2 degrees of freedom; from 3 on the expansion of Abramowitz and Stegun, 26.7.5, accurate to 0.5%.
 

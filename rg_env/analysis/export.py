@@ -65,7 +65,7 @@ class Sft:
     per_group: int = 1
 
     def rows(self, rollouts: Sequence[RolloutRecord], min_score: float, left_out: Counter[Reason]) -> Iterator[Row]:
-        """The lines made from a group's rollouts; counts what is left out."""
+        """Yield the lines made from a group's rollouts; counts what is left out."""
         flaws = [_flaw(rollout, min_score) for rollout in rollouts]
         left_out.update(flaw for flaw in flaws if flaw is not None)
         good = [rollout for rollout, flaw in zip(rollouts, flaws, strict=True) if flaw is None]
@@ -152,7 +152,7 @@ def export(
 
 
 def _examples(dump: Dump, kind: Sft | Dpo, think: Think, include_eval: bool, result: Exported) -> Iterator[Row]:
-    """The lines of all groups; counts them and what is left out."""
+    """Yield the lines of all groups; counts them and what is left out."""
     seen: set[bytes] = set()
     evaluations, asks = 0, False
     for group in dump.groups():
@@ -186,7 +186,7 @@ def _examples(dump: Dump, kind: Sft | Dpo, think: Think, include_eval: bool, res
 
 
 def _usable(group: GroupRecord, think: Think, left_out: Counter[Reason]) -> Iterator[RolloutRecord]:
-    """The rollouts with a text and a reliable score, with the response as it is exported."""
+    """Yield the rollouts with a text and a reliable score, with the response as it is exported."""
     for rollout in group.rollouts:
         *prompt, last = rollout.conversation or [{"role": "", "content": ""}]
         response: str | None = last["content"]

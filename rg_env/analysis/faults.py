@@ -36,7 +36,7 @@ _REMEDIES = {
 
 
 def explain_zeros(folder: Path, run_id: str) -> str:
-    """The commonest fault of the responses of a run, as one line; "" if less than half have one."""
+    """Return the commonest fault of the responses of a run, as one line; "" if less than half have one."""
     dump = open_run(*(file.path for file in list_files(folder, run_id)))
     faults: Counter[str] = Counter()
     for group in dump.ledger():
@@ -58,7 +58,7 @@ def explain_zeros(folder: Path, run_id: str) -> str:
 
 
 def _faults_of_texts(dump: Dump) -> Counter[str]:
-    """The number of responses with each fault, of the groups whose texts were kept."""
+    """Return the number of responses with each fault, of the groups whose texts were kept."""
     faults: Counter[str] = Counter()
     for group in dump.groups():
         faults.update(map(_fault_of, answered(group.rollouts)))

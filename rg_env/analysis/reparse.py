@@ -32,7 +32,7 @@ def reparse(text: str, violation: Violation | None) -> ParsedResponse:
 
 
 def without_think(text: str, violation: Violation | None) -> str | None:
-    """The response without its think block; the response itself if it has none, as the lenient format allows.
+    """Return the response without its think block; the response itself if it has none, as the lenient format allows.
 
     None if the block is not closed, if there is a second one, or if the answer is inside.
 

@@ -74,7 +74,8 @@ class TaskChanges:
 
 
 def has_changed(old: RolloutRecord, new: RolloutRecord) -> bool:
-    """Whether a value of `COMPARED` differs, numbers by more than rounding. Imports have status and base score only."""
+    """Return whether a value of `COMPARED` differs, numbers by more than rounding. Imports have status and base score
+    only."""
     imported = old.raw_score is None and old.status is Status.OK and not old.violation
     # An import never had raw and tagged scores: having them now is no change.
     names = ("status", "base_score") if imported else COMPARED
@@ -168,7 +169,8 @@ def rescore(
 
 
 def question_of(group: GroupRecord) -> tuple[Mapping[str, Any], Mapping[str, Any] | None] | None:
-    """The entry and the task's options, None for the defaults; None if a group's line does not have its question."""
+    """Return the entry and the task's options, None for the defaults; None if a group's line does not have its
+    question."""
     try:
         entry, config = decode_entry(group.entry), decode_entry(group.task_config)
         # An entry may lack the name of its task, which the group has.

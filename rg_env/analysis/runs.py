@@ -81,14 +81,14 @@ class ListedRun:
     figures: Figures
 
     def as_dict(self) -> dict[str, Any]:
-        """All facts in one level, as `rg-env runs --json` prints them."""
+        """Return all facts in one level, as `rg-env runs --json` prints them."""
         facts = asdict(self)
         facts |= facts.pop("figures") | {"dump": str(self.dump)}
         return facts
 
 
 def list_runs(folder: Path) -> list[ListedRun]:
-    """The runs in the dumps below a folder, itself included, the newest first.
+    """Return the runs in the dumps below a folder, itself included, the newest first.
 
     Raises:
         DumpError: there is no such folder.
@@ -103,13 +103,13 @@ def list_runs(folder: Path) -> list[ListedRun]:
 
 
 def _run_ids(dump: Path) -> list[str]:
-    """The runs that have a manifest or another file in a dump folder."""
+    """Return the runs that have a manifest or another file in a dump folder."""
     from_files = {file.run_id for file in list_files(dump)}
     return sorted(from_files.union(runs_with_manifest(dump)))
 
 
 def _list_run(dump: Path, run_id: str) -> ListedRun:
-    """A row of the list: what the manifest says of a run, and the figures of its files."""
+    """Return a row of the list: what the manifest says of a run, and the figures of its files."""
     manifest = read_manifest(dump, run_id) or {}
     files = list_files(dump, run_id)
     # Without a manifest there is an attempt of which nothing is known, so that the run is listed all the same.
@@ -141,7 +141,7 @@ def _list_run(dump: Path, run_id: str) -> ListedRun:
 
 
 def _folder_name(dump: Path) -> str:
-    """The name of the run's folder, which is the parent of one called `dumps`."""
+    """Return the name of the run's folder, which is the parent of one called `dumps`."""
     folder = dump.resolve()
     return folder.parent.name if folder.name == "dumps" else folder.name
 
@@ -159,7 +159,7 @@ def kind_of(manifest: Mapping[str, Any]) -> str:
 
 
 def total_steps(manifest: Mapping[str, Any]) -> int | None:
-    """The number of training steps that a run was started for, None if the manifest does not say."""
+    """Return the number of training steps that a run was started for, None if the manifest does not say."""
     for place in ("total_steps", "settings.trainer.max_training_steps"):
         steps = _at(manifest, place)
         if isinstance(steps, int):
@@ -168,7 +168,7 @@ def total_steps(manifest: Mapping[str, Any]) -> int | None:
 
 
 def _at(manifest: Mapping[str, Any], place: str) -> Any:
-    """A value in nested mappings, by its keys separated by dots; None if there is none."""
+    """Return a value in nested mappings, by its keys separated by dots; None if there is none."""
     value: Any = manifest
     for key in place.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -176,7 +176,7 @@ def _at(manifest: Mapping[str, Any], place: str) -> Any:
 
 
 def _local_time(value: object) -> str | None:
-    """A time of a manifest, or of a run's id, in this machine's time zone."""
+    """Return a time of a manifest, or of a run's id, in this machine's time zone."""
     try:
         return datetime.fromisoformat(str(value)).astimezone().isoformat(timespec="seconds")
     except (ValueError, OverflowError):
@@ -184,7 +184,8 @@ def _local_time(value: object) -> str | None:
 
 
 def _figures(files: list[Path]) -> Figures:
-    """The figures of a run's files; a dump that cannot be read is a problem of its row, not of the whole list."""
+    """Return the figures of a run's files; a dump that cannot be read is a problem of its row, not of the whole
+    list."""
     if not files:
         return Figures()
     try:
@@ -207,7 +208,7 @@ def _figures(files: list[Path]) -> Figures:
 
 
 def _last_evaluation(by_step: pl.DataFrame) -> Evaluation | None:
-    """The evaluation at the last step; of several tables of that step, the one with the most groups."""
+    """Return the evaluation at the last step; of several tables of that step, the one with the most groups."""
     evaluations = by_step.filter(phase=Phase.EVAL.value)
     last = evaluations.filter(pl.col("step").eq_missing(pl.col("step").max()))
     if last.is_empty():

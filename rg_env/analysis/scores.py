@@ -89,7 +89,8 @@ def summarize(folder: Path, run_id: str, name: str, planned: int) -> Summary:
 
 
 def render(summaries: Sequence[Summary], width: int) -> Table:
-    """The scores of a run by category and task, total first; of several runs one row each, to compare checkpoints.
+    """Return the scores of a run by category and task, total first; of several runs one row each, to compare
+    checkpoints.
 
     Args:
         width: of the terminal, in characters. A narrow one gets fewer intervals and columns, and whole names.

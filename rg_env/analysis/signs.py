@@ -158,7 +158,7 @@ def find_signs(dump: Dump) -> Examined:
 
 
 def _of_run(steps: Steps) -> Iterator[Finding]:
-    """What the metrics of a run's steps show."""
+    """Yield what the metrics of a run's steps show."""
     failed, scored, onset = 0.0, 0.0, None
     for step in sorted(steps):
         number, share = steps[step].get(CANARIES) or 0.0, steps[step].get(CANARY_FAILURES) or 0.0

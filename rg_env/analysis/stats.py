@@ -57,7 +57,7 @@ def _of_groups(name: str, value: pl.Expr, meaning: str, *, header: str = "") -> 
 
 
 def _where_known(value: pl.Expr) -> pl.Expr:
-    """A value that only groups of rg_dump have."""
+    """Return a value that only groups of rg_dump have."""
     return pl.when(pl.col("environment") == RG_DUMP).then(value)
 
 
@@ -115,7 +115,7 @@ _RATES = {each.name for each in STATISTICS if not each.name.startswith("mean_")}
 
 
 def is_rate(name: str) -> bool:
-    """Whether a column of `statistics` is a share of rollouts or of groups, or an end of its interval."""
+    """Return whether a column of `statistics` is a share of rollouts or of groups, or an end of its interval."""
     bare = name.removesuffix("_low").removesuffix("_high")
     return bare in _RATES or bare.startswith(("pass_at_", "solve_rate_"))
 
@@ -202,8 +202,8 @@ def measure(
 
 
 def threshold(dump: Dump | None, solved_at: float | None) -> pl.Expr:
-    """The base score from which a rollout is solved: its group's own, else `solved_at`, else that of the attempt's
-    settings in the dump, else `SOLVED_AT`.
+    """Return the base score from which a rollout is solved: its group's own, else `solved_at`, else that of the
+    attempt's settings in the dump, else `SOLVED_AT`.
     """
     if dump is None or solved_at is not None:
         return pl.coalesce("solved_at", pl.lit(SOLVED_AT if solved_at is None else solved_at))
@@ -220,7 +220,7 @@ def threshold(dump: Dump | None, solved_at: float | None) -> pl.Expr:
 
 
 def _why_no_rollouts(dump: Dump) -> str:
-    """The message for a dump without a rollout: the files, and the first damaged line if there is one."""
+    """Return the message for a dump without a rollout: the files, and the first damaged line if there is one."""
     paths = ", ".join(dict.fromkeys(str(file.path) for file in dump.files_to_read())) or "these files"
     findings = dump.findings(texts=False)
     damaged = [finding for finding in findings if finding.kind == "damaged_line"]
@@ -229,7 +229,7 @@ def _why_no_rollouts(dump: Dump) -> str:
 
 
 def step_numbers(dump: Dump) -> dict[tuple[str, int], dict[str, float | None]]:
-    """The trainer's own numbers of each step, such as loss, KL and gradient norm, by run id and step."""
+    """Return the trainer's own numbers of each step, such as loss, KL and gradient norm, by run id and step."""
     return {(record.run_id, record.step): dict(zip(record.name, record.value, strict=True)) for record in dump.steps()}
 
 
@@ -298,7 +298,7 @@ def statistics(
 
 
 def counts(measured: Measured, by: str = By.PHASE) -> pl.DataFrame:
-    """How many rollouts have each violation and each status.
+    """Count the rollouts with each violation and each status.
 
     Args:
         by: as for `statistics`.
@@ -328,7 +328,7 @@ def counts(measured: Measured, by: str = By.PHASE) -> pl.DataFrame:
 
 
 def key_columns(by: str) -> list[str]:
-    """The columns that distinguish the rows of statistics grouped by this, always with phase and environment.
+    """Return the columns that distinguish the rows of statistics grouped by this, always with phase and environment.
 
     Raises:
         DumpError: not values of `By` separated by commas.
@@ -350,14 +350,14 @@ def with_keys(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 
 
 def _tenth(complexity: pl.Expr) -> pl.Expr:
-    """The tenth of the scale: `0.0-0.1` to `0.9-1.0`. A boundary belongs to the upper one, except 1."""
+    """Return the tenth of the scale: `0.0-0.1` to `0.9-1.0`. A boundary belongs to the upper one, except 1."""
     # Rounded first: 0.7 - 0.4 is 0.2999… in floating point, and belongs to the tenth that begins at 0.3.
     low = ((complexity * 10_000).round() / 1000).floor().clip(0, 9).cast(pl.Int64)
     return pl.format("0.{}-{}.{}", low, (low + 1) // 10, (low + 1) % 10)
 
 
 def _category(tasks: pl.Series) -> pl.Series:
-    """The category of each task, `OTHER_CATEGORY` for tasks of other environments."""
+    """Return the category of each task, `OTHER_CATEGORY` for tasks of other environments."""
     from rg_env.tasks.registry import task_categories  # loads reasoning-gym
 
     names = tasks.cast(pl.String)
@@ -368,7 +368,7 @@ def _category(tasks: pl.Series) -> pl.Series:
 
 
 def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, bool]]:
-    """What a table by these keys is computed from.
+    """Return what a table by these keys is computed from.
 
     Returns:
         rollouts and groups with the keys, and the names of the means for which the groups have totals and counts, each
@@ -390,7 +390,7 @@ _SUMS = ("total", "count")
 
 
 def _groups(rollouts: pl.DataFrame, chosen: Sequence[Statistic]) -> pl.DataFrame:
-    """A row for each group, as `Measured.groups` has them."""
+    """Return a row for each group, as `Measured.groups` has them."""
     firsts = [name for name in (*_OF_GROUP, *_TO_MATCH) if name in rollouts.columns]
     of_rollouts = [each for each in chosen if not each.per_group]
     of_groups = [each for each in chosen if each.per_group]

@@ -63,7 +63,7 @@ def render_table(
     columns: Sequence[str] = (),
     names: Mapping[str, str] | None = None,
 ) -> Table:
-    """The rows of `statistics`, with a section for each phase and environment of each run.
+    """Return the rows of `statistics`, with a section for each phase and environment of each run.
 
     Args:
         totals: `statistics` of the same source by phase, shown in the section headings.
@@ -84,7 +84,7 @@ def render_table(
 
 
 def render_counts(frame: pl.DataFrame, names: Mapping[str, str]) -> Table | None:
-    """The violations and the statuses other than ok, from `counts` by phase; None if there are none."""
+    """Return the violations and the statuses other than ok, from `counts` by phase; None if there are none."""
     table = new_table(["violation or status"], ["rollouts", "share"], compact=True)
     frame = frame.filter(pl.col("value") != Status.OK.value)
     keys = [key for key in _keys(frame) if key in _SECTION]
@@ -101,7 +101,7 @@ def render_details(
     names: Mapping[str, str],
     trainer: Mapping[tuple[str, int], Mapping[str, float | None]],
 ) -> Iterator[Table]:
-    """All statistics with their confidence intervals, one table per row; `trainer` is from `step_numbers`."""
+    """Yield all statistics with their confidence intervals, one table per row; `trainer` is from `step_numbers`."""
     for row in frame.iter_rows(named=True):
         # No step has the number -1: rows that are not by step get none of the trainer's numbers.
         numbers = trainer.get((row["run_id"], row.get("step", -1)), {}) if row["phase"] == Phase.TRAIN else {}
@@ -119,7 +119,7 @@ def render_details(
 
 
 def render_comparison(*frames: pl.DataFrame, measures: Sequence[str] = ()) -> Table:
-    """The differences found by `compare`.
+    """Return the differences found by `compare`.
 
     Args:
         frames: by phase, and perhaps by other keys, which are shown below the totals of their phase and environment.
@@ -148,7 +148,7 @@ def render_comparison(*frames: pl.DataFrame, measures: Sequence[str] = ()) -> Ta
 
 
 def _compared(row: Row) -> list[str | Text]:
-    """The cells of a row of `compare` after its name; a clear difference is bold and has a star."""
+    """Return the cells of a row of `compare` after its name; a clear difference is bold and has a star."""
     name = row["measure"]
     style, star = ("bold", "*") if row["clear"] else ("", " ")
     unit = " points" if is_rate(name) else ""
@@ -169,7 +169,7 @@ LEGEND = (
 
 
 def figure(value: float | None, sign: str = "") -> str:
-    """A number for people: whole numbers as they are, others with three digits, or one from 10 on."""
+    """Return a number for people: whole numbers as they are, others with three digits, or one from 10 on."""
     if value is None:
         return _UNKNOWN
     if isinstance(value, int):
@@ -178,7 +178,8 @@ def figure(value: float | None, sign: str = "") -> str:
 
 
 def value_of(name: str, value: float | None) -> str:
-    """A figure of `statistics` for people: a share in percent, with a digit more where it would seem to be nothing."""
+    """Return a figure of `statistics` for people: a share in percent, with a digit more where it would seem to be
+    nothing."""
     if value is None or not is_rate(name):
         return figure(value)
     return rate(value, digits=1 if 0 < abs(value) < 0.01 else 0)
@@ -190,7 +191,7 @@ def _exact(name: str, value: float | None) -> str:
 
 
 def _change(name: str, value: float) -> str:
-    """A difference with its sign, of shares in percentage points."""
+    """Return a difference with its sign, of shares in percentage points."""
     if not is_rate(name):
         return figure(value, "+")
     return f"{round(100 * value):+d}"  # no "-0"
@@ -206,7 +207,7 @@ def _add_rows(
     columns: Sequence[Show],
     names_of_runs: Mapping[str, str],
 ) -> None:
-    """A line for each row of the frame, below a heading for each section with its totals."""
+    """Add a line for each row of the frame, below a heading for each section with its totals."""
     names = _names(frame)
     sections = [key for key in _keys(frame) if key in _SECTION and key not in names]
     if not sections:
@@ -226,7 +227,8 @@ def _add_rows(
 
 
 def _keys(frame: pl.DataFrame) -> list[str]:
-    """The columns that identify a row, without the run id of a single run, and the environment if all are rg_dump."""
+    """Return the columns that identify a row, without the run id of a single run, and the environment if all are
+    rg_dump."""
     # The first column after the keys: of statistics, of comparisons and of counts.
     end = next(name for name in ("groups", "measure", "kind") if name in frame.columns)
     keys = frame.columns[: frame.columns.index(end)]
@@ -238,13 +240,13 @@ def _keys(frame: pl.DataFrame) -> list[str]:
 
 
 def _names(frame: pl.DataFrame) -> list[str]:
-    """The columns that name a row within its section; those of the section if there are no others."""
+    """Return the columns that name a row within its section; those of the section if there are no others."""
     keys = _keys(frame)
     return [key for key in keys if key not in _SECTION] or keys
 
 
 def _name_of(row: Row, names: Sequence[str], names_of_runs: Mapping[str, str] | None = None) -> str:
-    """The values of these columns as words; of a run its name."""
+    """Return the values of these columns as words; of a run its name."""
     absent = {"complexity": "no level"}
     words = []
     for name in names:
@@ -258,7 +260,7 @@ def _name_of(row: Row, names: Sequence[str], names_of_runs: Mapping[str, str] | 
 
 
 def _main_columns(frame: pl.DataFrame) -> dict[str, Show]:
-    """How each column shows its cells, by its header. A column that would say nothing is left out."""
+    """Return how each column shows its cells, by its header. A column that would say nothing is left out."""
     # Without the ends of the intervals, such as `pass_at_4_low`.
     tries = [name for name in frame.columns if name.startswith("pass_at_") and name[8:].isdigit()]
     columns: dict[str, Show] = {"groups": partial(_figure, "groups")}
@@ -287,7 +289,7 @@ def _best_pass_at_k(tries: Sequence[str], row: Row) -> str:
 
 
 def _solved(row: Row) -> str:
-    """The solve rate with half of its interval, or with the other end of it where all or no rollouts are solved.
+    """Return the solve rate with half of its interval, or with the other end of it where all or no rollouts are solved.
 
     Of several evaluations it is that of the last one: a mean of before and after would say nothing.
     """

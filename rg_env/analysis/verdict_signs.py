@@ -143,7 +143,7 @@ class Association:
         return _two_sided(self.products / math.sqrt(self.variance)) if self.variance else 1.0
 
     def is_found(self, tests: int) -> bool:
-        """Whether it is strong and no chance, if so many properties were looked at."""
+        """Return whether it is strong and no chance, if so many properties were looked at."""
         is_strong = abs(self.correlation) >= _STRONG and self.strata >= _ENOUGH_STRATA
         return is_strong and self.p * tests < _ALPHA
 
@@ -273,7 +273,7 @@ def follows(facts: TaskFacts, tests: int) -> Reading | None:
 
 
 def jump(facts: TaskFacts, others: Sequence[TaskFacts]) -> Reading | None:
-    """A solve rate that changes from one step to the next, while that of the other tasks stays."""
+    """Find a solve rate that changes from one step to the next, while that of the other tasks stays."""
     if not others or len(facts.runs) > 1:
         return None
     steps = sorted(facts.steps)
@@ -326,7 +326,7 @@ def phantoms(facts: TaskFacts) -> Reading | None:
 
 # -------------------------------------------------------------------------------------------------------- statistics
 def _change(tasks: Sequence[TaskFacts], before: Sequence[int], after: Sequence[int]) -> tuple[float, float]:
-    """The change of the mean solve rate of groups between two sets of steps, and its p-value."""
+    """Return the change of the mean solve rate of groups between two sets of steps, and its p-value."""
     early = _rates(tasks, before)
     late = _rates(tasks, after)
     if not early or not late:
@@ -351,7 +351,7 @@ def _rates(tasks: Sequence[TaskFacts], steps: Sequence[int]) -> list[float]:
 
 
 def _trend(values: Sequence[float]) -> float:
-    """The one-sided p-value of a rise by Mann and Kendall's test.
+    """Return the one-sided p-value of a rise by Mann and Kendall's test.
 
     >>> round(_trend([1, 2, 3, 4, 5, 6, 7, 8]), 4), round(_trend([3, 1, 2, 3, 1, 2, 3, 1]), 1)
     (0.0004, 0.7)

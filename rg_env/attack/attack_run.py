@@ -221,7 +221,7 @@ def _scores(scorer: Scorer, entries: Sequence[Entry], attack: Attack) -> tuple[l
 
 
 def _had_no_core(scored: AnswerScore) -> bool:
-    """Whether the machine, not the answer, used up the time."""
+    """Return whether the machine, not the answer, used up the time."""
     return scored.status is Status.TIMEOUT and scored.excused
 
 
@@ -263,7 +263,7 @@ def run_command(tasks: str | None, items: int) -> int:
 
 
 def _list_holes(hits: Sequence[Hit]) -> str:
-    """Each hole with its number of attacks, and with the attack that gained most."""
+    """Return each hole with its number of attacks, and with the attack that gained most."""
     by_hole: dict[Hole, list[Hit]] = {}
     for hit in hits:
         by_hole.setdefault(hit.hole, []).append(hit)

@@ -182,7 +182,7 @@ class _Candidates(NamedTuple):
 
 
 def _single(counts: Sequence[Count], values: Columns) -> _Candidates:
-    """The counts themselves."""
+    """Return the counts themselves."""
     return _Candidates(lambda row: counts[row].name, values, lambda row: counts[row].of)
 
 

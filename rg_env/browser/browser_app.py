@@ -293,7 +293,7 @@ class Browser(App[RGEnvError]):
 
 
 def _cells(row: dict[str, Any]) -> Iterable[Text]:
-    """The cells of a row of the list."""
+    """Return the cells of a row of the list."""
     for name in _COLUMNS:
         value = row[name]
         text = str(value)
@@ -310,7 +310,7 @@ def _cells(row: dict[str, Any]) -> Iterable[Text]:
 
 
 def styled_response(rollout: RolloutRecord) -> Content:
-    """The response in colors, in linear time. Tags override blocks."""
+    """Return the response in colors, in linear time. Tags override blocks."""
     text = rollout.transcript()
     shown, parsed = _shortened(text), reparse(text, as_violation(rollout.violation))
     # Each character gets the number of its style; where spans overlap, the later one wins, so tags come last.

@@ -62,7 +62,7 @@ class Query:
         return f"{self.condition} /{self.text}".lstrip() if self.text else self.condition
 
     def rows(self, dump: Dump, sort: SortBy | None = None) -> pl.DataFrame:
-        """A row for each group with a text, sorted or in the order of run, step and phase.
+        """Return a row for each group with a text, sorted or in the order of run, step and phase.
 
         `best`, `mean` and `worst` are base scores, `length` is in tokens, `troubles` are violations and each status
         other than ok, and `matches` says whether the group meets the condition.
@@ -88,7 +88,7 @@ class Query:
         return groups.sort(_SORTED_BY[sort], descending=True, nulls_last=True, maintain_order=True)
 
     def groups(self, dump: Dump, sort: SortBy | None = None) -> Iterator[GroupRecord]:
-        """The groups that match, sorted or in the order of run, step and phase."""
+        """Yield the groups that match, sorted or in the order of run, step and phase."""
         rows = self.rows(dump, sort).filter("matches")
         names = rows.select("run_id", "group_id").rows()
         # A group that the ledger lacks has no row, so no condition can be tested on it.
@@ -100,15 +100,15 @@ class Query:
                 yield group
 
     def matches_text(self, group: GroupRecord) -> bool:
-        """Whether a message of the group contains the text."""
+        """Return whether a message of the group contains the text."""
         sought = self.text.lower()
         messages = (message for rollout in group.rollouts for message in rollout.conversation)
         return not sought or any(sought in message["content"].lower() for message in messages)
 
 
 def ranked(group: GroupRecord) -> list[tuple[str, RolloutRecord]]:
-    """The rollouts, each with a name of its place: best first by base score, score, absence of a violation, order of
-    sampling; scores that are NaN last.
+    """Return the rollouts, each with a name of its place: best first by base score, score, absence of a violation,
+    order of sampling; scores that are NaN last.
     """
 
     def last_if_unknown(score: float) -> float:
@@ -186,14 +186,14 @@ def _response_facts(rollout: RolloutRecord) -> Iterator[str]:
 
 
 def _joined(facts: Iterable[str]) -> str:
-    """The facts in one line that is safe to print: a few of them were recorded from elsewhere."""
+    """Return the facts in one line that is safe to print: a few of them were recorded from elsewhere."""
     return visible(" · ".join(facts), one_line=True)
 
 
 def group_lines(
     group: GroupRecord, solved_at: float, *, every_rollout: bool = False, repetition: int | None = None
 ) -> Iterator[str]:
-    """A group as plain text: its prompt, its best and its worst rollout.
+    """Yield a group as plain text: its prompt, its best and its worst rollout.
 
     Args:
         solved_at: as `Dump.solved_at` says.

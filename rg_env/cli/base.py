@@ -42,7 +42,7 @@ class CommandApp(typer.Typer):
 
 
 def _with_fields(function: Callable[..., None]) -> Callable[..., None]:
-    """The function with the fields of its dataclass parameters as parameters of its own.
+    """Return the function with the fields of its dataclass parameters as parameters of its own.
 
     A field is declared as `Annotated[…, typer.Option(…)]`, or with `rg_env.evaluate.endpoint.request_option`.
     """
@@ -68,7 +68,7 @@ def _with_fields(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _options_of(kind: type[Any]) -> Iterator[Parameter]:
-    """The fields of a dataclass as parameters of a command."""
+    """Yield the fields of a dataclass as parameters of a command."""
     for name, parameter in inspect.signature(kind, eval_str=True).parameters.items():
         if get_origin(parameter.annotation) is Annotated:
             yield parameter
@@ -77,7 +77,7 @@ def _options_of(kind: type[Any]) -> Iterator[Parameter]:
 
 
 def declared_option(kind: type[Any], name: str) -> Any:
-    """The option of a field that `request_option` declares."""
+    """Return the option of a field that `request_option` declares."""
     declared = {field.name: field for field in fields(kind)}[name]
     return typer.Option(rich_help_panel=REQUESTS_PANEL, **declared.metadata)
 
@@ -146,7 +146,7 @@ def _flush_output() -> None:
 
 
 def _paths(group: TyperGroup, path: str) -> Iterator[str]:
-    """The full names of all commands in a group."""
+    """Yield the full names of all commands in a group."""
     for name, command in group.commands.items():
         yield f"{path} {name}"
         if isinstance(command, TyperGroup):
@@ -176,7 +176,7 @@ class SettingsCommand(Command):
         return rest
 
     def _no_option(self, ctx: Any, word: str) -> str:
-        """What to write instead of an unknown option: another option, or a setting."""
+        """Suggest what to write instead of an unknown option: another option, or a setting."""
         from rg_env.setting_names import setting_names
 
         bare, sign, value = word.removeprefix("--").partition("=")
@@ -193,7 +193,7 @@ class SettingsCommand(Command):
 
 
 def _leaves() -> list[str]:
-    """The last parts of the names of all settings."""
+    """Return the last parts of the names of all settings."""
     from rg_env.setting_names import setting_names
 
     return sorted({name.rpartition(".")[2] for name in setting_names()})

@@ -235,7 +235,7 @@ def _set_up_logging(config: "RGDumpConfig") -> None:
 def _models(
     ctx: typer.Context, command: str, requests: RequestOptions, limits: RequestLimits, settings: "Settings"
 ) -> "list[EndpointOptions]":
-    """The models that `--model` names, and how to reach them.
+    """Return the models that `--model` names, and how to reach them.
 
     Raises:
         ConfigError: no model or server, or options that do not go together.
@@ -269,7 +269,7 @@ def _models(
 
 
 def _limits(settings: "Settings", model: str) -> dict[str, Any]:
-    """How long a prompt may be, as in the training that the configuration is for."""
+    """Return how long a prompt may be, as in the training that the configuration is for."""
     from transformers import AutoTokenizer
 
     try:

@@ -62,7 +62,7 @@ def _print(runs: Sequence[ListedRun]) -> None:
 
 
 def _facts(run: ListedRun) -> Iterator[str]:
-    """The facts of a run in words; "" for what is unknown."""
+    """Yield the facts of a run in words; "" for what is unknown."""
     # the name of most runs is that of their folder, which the line above has
     is_in_path = any(part.startswith(run.name) for part in run.dump.parts)
     yield "" if is_in_path else run.name

@@ -84,7 +84,7 @@ def serve(
 
 
 def _load(scorer: str, timeout: float, workers: int | str) -> Guarded:
-    """The function that --scorer names. Raises ConfigError."""
+    """Return the function that --scorer names. Raises ConfigError."""
     from rg_env.scoring import guarded
 
     try:

@@ -59,7 +59,7 @@ def cpu_threads(workers: int = 1) -> int:
 
 
 def uses_server(engine: Any) -> bool:
-    """Whether `generator.inference_engine` names running vLLM servers; same rule as in SkyRL."""
+    """Return whether `generator.inference_engine` names running vLLM servers; same rule as in SkyRL."""
     return bool(engine.external_proxy_url or engine.external_server_urls)
 
 

@@ -103,7 +103,7 @@ class PackedModelWrapper(HFModelWrapper):
 
 
 def can_pack(config: Any) -> bool:
-    """Whether a model's attention is full attention under any given mask."""
+    """Return whether a model's attention is full attention under any given mask."""
     kinds = getattr(config, "layer_types", None) or ["full_attention"]
     return config.model_type in PACKABLE and set(kinds) == {"full_attention"}
 

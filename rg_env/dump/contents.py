@@ -230,14 +230,14 @@ class Contents:
                 self._first_steps[attempt] = group.step
 
     def place(self, file: DumpFile, number: int = 0) -> Place:
-        """A place by the file's name, or by its path if the run has several files of that name."""
+        """Return a place by the file's name, or by its path if the run has several files of that name."""
         is_unique = self._names[file.path.name] == 1
         return Place(file.path.name if is_unique else str(file.path), number)
 
     # -- what counts
 
     def lines(self, *kinds: FileKind, all_attempts: bool) -> Iterator[Line]:
-        """The lines of files of these kinds that count, each of which is a record.
+        """Yield the lines of files of these kinds that count, each of which is a record.
 
         Args:
             all_attempts: also those that a later attempt replaced.
@@ -261,7 +261,7 @@ class Contents:
                         yield line
 
     def _is_replaced(self, record: Any) -> bool:
-        """Whether a record does not count, because a later attempt replaced it.
+        """Return whether a record does not count, because a later attempt replaced it.
 
         In training a later attempt replaces all steps from the first one that it trained again, even if it did not get
         as far. Where there are no steps, as in evaluations of a model, it replaces the questions that it asked again.
@@ -274,13 +274,13 @@ class Contents:
         return bool(attempt < self._last_attempts.get(_unit(record), attempt))
 
     def only_texts(self) -> list[str]:
-        """The ids of the groups whose text is there, and that are not in the ledger; none without a ledger."""
+        """Return the ids of the groups whose text is there, and that are not in the ledger; none without a ledger."""
         self._scan_once(*TEXT_KINDS, *self._counted_kinds)
         ledger = self._known.get(FileKind.LEDGER, {})
         return [name for name in self._known.get(_TEXTS, {}) if self.run.has_ledger and name not in ledger]
 
     def text(self, group_id: str) -> GroupRecord | None:
-        """The group with its text, or None if there is none or the file has changed."""
+        """Return the group with its text, or None if there is none or the file has changed."""
         self._scan_once(*TEXT_KINDS)
         known = self._known.get(_TEXTS, {}).get(group_id)
         if known is None:
@@ -294,7 +294,8 @@ class Contents:
     # -- what is missing, damaged or double
 
     def findings(self, *, texts: bool) -> Findings:
-        """What is missing, damaged or double: in the ledger, or in what replaces it; with `texts`, in all files."""
+        """Find what is missing, damaged or double: in the ledger, or in what replaces it; with `texts`, in all
+        files."""
         kinds = tuple(FileKind) if texts else self._counted_kinds
         self._scan_once(*kinds)
         result = Findings()
@@ -306,7 +307,8 @@ class Contents:
         return result
 
     def wrong_lines(self, *kinds: FileKind) -> Findings:
-        """The damaged lines in files of these kinds, which have been read, and those that are there more than once."""
+        """Return the damaged lines in files of these kinds, which have been read, and those that are there more than
+        once."""
         result = Findings()
         for kind in kinds:
             result.extend(self._wrong[kind])
@@ -329,7 +331,7 @@ class Contents:
         return False if findings.counts["damaged_line"] else None
 
     def _noted_lines(self) -> dict[int, int]:
-        """How many ledger lines each attempt wrote, where the manifest says so."""
+        """Return how many ledger lines each attempt wrote, where the manifest says so."""
         noted = {}
         for entry in attempts_of(self.run.manifest):
             attempt, count = entry.get("attempt"), entry.get("ledger_lines")
@@ -338,7 +340,7 @@ class Contents:
         return noted
 
     def _add_end(self, result: Findings) -> None:
-        """What the ledger lacks, and how the run ended."""
+        """Add what the ledger lacks, and how the run ended."""
         run_id = self.run.run_id
         place = Place(f"run {run_id}")
         if not self.run.has_ledger:
@@ -401,7 +403,7 @@ def _room(kind: FileKind) -> str:
 
 
 def _name(record: Record) -> Any:
-    """What tells a record from all others of its kind in a run."""
+    """Return what tells a record from all others of its kind in a run."""
     if isinstance(record, GroupFacts):
         return record.group_id
     if isinstance(record, TrainedRecord):
@@ -410,13 +412,14 @@ def _name(record: Record) -> Any:
 
 
 def _unit(record: Any) -> tuple[str, int | None, int]:
-    """What is tried again as a whole: a step of a phase; where there are no steps, a question, which is a call."""
+    """Return what is tried again as a whole: a step of a phase; where there are no steps, a question, which is a
+    call."""
     phase, call = getattr(record, "phase", Phase.TRAIN), getattr(record, "call", 0)
     return phase, record.step, call if record.step is None else 0
 
 
 def findings_of(contents: Iterable[Contents], *, texts: bool) -> Findings:
-    """The findings of several runs."""
+    """Return the findings of several runs."""
     result = Findings()
     for each in contents:
         result.extend(each.findings(texts=texts))

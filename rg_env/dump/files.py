@@ -74,7 +74,7 @@ class DumpFile:
 
 
 def batch_name(kind: FileKind, run_id: str, batch: int) -> str:
-    """The name of a finished batch.
+    """Return the name of a finished batch.
 
     >>> batch_name(FileKind.FAILED, "20261121-053012-ab12", 7)
     'reasoning_gym_environment_FAILED_rollouts_20261121-053012-ab12_0007.jsonl'
@@ -87,7 +87,7 @@ def manifest_name(run_id: str) -> str:
 
 
 def runs_with_manifest(folder: Path) -> list[str]:
-    """The ids of the runs in a folder that have a manifest, sorted."""
+    """Return the ids of the runs in a folder that have a manifest, sorted."""
     before, _, after = manifest_name("*").partition("*")
     return sorted(path.name.removeprefix(before).removesuffix(after) for path in folder.glob(manifest_name("*")))
 
@@ -97,7 +97,7 @@ def lock_name(run_id: str) -> str:
 
 
 def parse_name(path: Path) -> DumpFile | None:
-    """The file that the name describes, or None if it is not a batch of a dump."""
+    """Return the file that the name describes, or None if it is not a batch of a dump."""
     match = _NAME.fullmatch(path.name)
     if match is None:
         return None
@@ -107,7 +107,7 @@ def parse_name(path: Path) -> DumpFile | None:
 
 
 def list_files(folder: Path, run_id: str | None = None) -> list[DumpFile]:
-    """The files in a folder, of one run or of all, by run, kind and number; each version of one is listed."""
+    """Return the files in a folder, of one run or of all, by run, kind and number; each version of one is listed."""
     paths = set(folder.iterdir())
     for _ in range(10):  # during a rename a listing may show a file twice or not at all
         before, paths = paths, set(folder.iterdir())
@@ -118,12 +118,12 @@ def list_files(folder: Path, run_id: str | None = None) -> list[DumpFile]:
 
 
 def free_number(folder: Path, kind: FileKind, run_id: str) -> int:
-    """The number after the last batch, finished or not, of this kind and run in the folder."""
+    """Return the number after the last batch, finished or not, of this kind and run in the folder."""
     return max((file.batch + 1 for file in list_files(folder, run_id) if file.kind is kind), default=0)
 
 
 def is_taken(path: Path) -> bool:
-    """Whether a finished batch has this name, plain or compressed."""
+    """Return whether a finished batch has this name, plain or compressed."""
     return path.exists() or path.with_name(path.name + ZSTD).exists()
 
 
@@ -183,7 +183,7 @@ def open_lines(path: Path) -> io.BufferedIOBase:
 
 
 def why_unreadable(error: Exception) -> str:
-    """The reason in one of `READ_ERRORS`."""
+    """Return the reason in one of `READ_ERRORS`."""
     return str(error.strerror) if isinstance(error, OSError) else f"damaged zstd data: {error}"
 
 
@@ -209,8 +209,8 @@ class Line(Struct, frozen=True):
 
 
 def lines_in(file: DumpFile, kind: type[Record] | None = None) -> Iterator[Line]:
-    """The lines of a file as records of a class, by default that of the file's kind; a DumpError if it cannot be opened
-    or needs a later version of rg_env.
+    """Yield the lines of a file as records of a class, by default that of the file's kind; a DumpError if it cannot be
+    opened or needs a later version of rg_env.
     """
     kind = kind or file.kind.record
     for number, offset, raw in raw_lines(file):
@@ -252,7 +252,7 @@ def raw_lines(file: DumpFile) -> Iterator[tuple[int, int, bytes | BadLineError]]
 
 
 def _whole_lines(stream: io.BufferedIOBase) -> Iterator[bytes]:
-    """The stream in blocks that end where a line ends."""
+    """Yield the stream in blocks that end where a line ends."""
     rest: list[bytes] = []
     held = 0
     while block := stream.read(_BLOCK):
@@ -312,8 +312,8 @@ class RunLock:
 
 
 def is_held(folder: Path, run_id: str) -> bool | None:
-    """Whether a process writes this run now; None where the lock cannot be asked, as on a read-only mount. Locks for a
-    few microseconds.
+    """Return whether a process writes this run now; None where the lock cannot be asked, as on a read-only mount. Locks
+    for a few microseconds.
     """
     from filelock import FileLock, Timeout
 

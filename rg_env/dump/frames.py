@@ -46,7 +46,7 @@ _TYPES: dict[type[inspect.Type], pl.DataType] = {
 
 
 def schema_of(record: Any) -> dict[str, pl.DataType]:
-    """The columns of a record's class, without conversations and nested rollouts, and the type of each."""
+    """Return the columns of a record's class, without conversations and nested rollouts, and the type of each."""
     described = inspect.type_info(record)
     assert isinstance(described, inspect.StructType)
     types = {field.name: _type(field.type) for field in described.fields}
@@ -54,7 +54,7 @@ def schema_of(record: Any) -> dict[str, pl.DataType]:
 
 
 def _type(kind: inspect.Type) -> pl.DataType | None:
-    """The type of a column for a field; None where frames have no column for it, as for nested rollouts."""
+    """Return the type of a column for a field; None where frames have no column for it, as for nested rollouts."""
     if isinstance(kind, inspect.ListType):
         item = _type(kind.item_type)
         return None if item is None else pl.List(item)
@@ -85,7 +85,8 @@ TEXT_SCHEMA = GROUP_SCHEMA | GROUP_TEXT_SCHEMA | ROLLOUT_SCHEMA | ROLLOUT_TEXT_S
 
 
 def rollouts_frame(lines: Sequence[Line], columns: Collection[str]) -> pl.DataFrame:
-    """A row for each rollout of the records in lines of one kind of file, in order, with columns of `TEXT_SCHEMA`."""
+    """Return a row for each rollout of the records in lines of one kind of file, in order, with columns of
+    `TEXT_SCHEMA`."""
     records: list[Any] = [line.record for line in lines]
     with_text = bool(lines) and lines[0].file.kind.holds_text
     # Files with texts have a list of rollouts, the ledger's lines a list of values for each column.
@@ -119,14 +120,14 @@ def rollouts_frame(lines: Sequence[Line], columns: Collection[str]) -> pl.DataFr
 
 
 def all_of(tests: Sequence[pl.Expr]) -> pl.Expr:
-    """Whether a row passes all tests."""
+    """Return whether a row passes all tests."""
     return pl.all_horizontal(*tests)
 
 
 def scan_frames(
     schema: Mapping[str, pl.DataType], frames: Callable[[list[str]], Iterable[pl.DataFrame]]
 ) -> pl.LazyFrame:
-    """A LazyFrame that calls `frames` with the names of the columns that a query needs, when it is collected."""
+    """Return a LazyFrame that calls `frames` with the names of the columns that a query needs, when it is collected."""
 
     def read(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
@@ -239,7 +240,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def words_compared(text: str, column: str) -> set[str]:
-    """The words with which a condition compares a column by `=`, `<>` or `IN`."""
+    """Return the words with which a condition compares a column by `=`, `<>` or `IN`."""
     name = rf"(?<![\w':])\"?{column}\"?"  # after a colon, `text` is a type
     is_equal = r"\s*(?:=|==|<>|!=)\s*"
     name_first = rf"{name}(?:{is_equal}({_STRING})|\s*(?:NOT\s+)?IN\s*\(([^()]*)\))"

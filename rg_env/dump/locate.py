@@ -20,7 +20,7 @@ _DUMPS = "dumps"
 
 
 def locate(path: Path) -> Path:
-    """The dump folder or file for a path; the path itself if nothing better is known.
+    """Return the dump folder or file for a path; the path itself if nothing better is known.
 
     A folder is completed if it has a folder `dumps`, or if there is one dump below it. A path that does not exist is
     also looked for in `runs`, so that the name of a run is enough.
@@ -48,7 +48,7 @@ def _places(path: Path) -> Iterator[Path]:
 
 
 def _dump_in(folder: Path) -> Path:
-    """The dump of a folder: itself, its `dumps`, or the only one below it; the folder if that is not clear."""
+    """Return the dump of a folder: itself, its `dumps`, or the only one below it; the folder if that is not clear."""
     below = dump_folders(folder)
     if folder in below:
         return folder

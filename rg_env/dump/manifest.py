@@ -40,7 +40,7 @@ _NOT_NEEDED = {"tasks", "worked_examples"}
 
 
 def new_run_id() -> str:
-    """A run id that sorts by time (UTC): letters, digits and hyphens.
+    """Return a run id that sorts by time (UTC): letters, digits and hyphens.
 
     The chance that two of a thousand runs started in the same second, on any hosts, share an id is 1 in 8,600.
     """
@@ -83,7 +83,8 @@ def claim_run(ckpt_path: str | Path, *, resuming: bool, settings: Mapping[str, A
 
 
 def read_run_file(ckpt_path: str | Path) -> dict[str, Any] | None:
-    """What is noted next to the checkpoints of a run: `run_id`, `attempt`, `settings`. None: nothing that is whole."""
+    """Read what is noted next to the checkpoints of a run: `run_id`, `attempt`, `settings`. None: nothing that is
+    whole."""
     try:
         run = json.loads(read_beside(ckpt_path, RUN_FILE) or b"")
     except (OSError, ValueError):
@@ -92,7 +93,7 @@ def read_run_file(ckpt_path: str | Path) -> dict[str, Any] | None:
 
 
 def read_beside(ckpt_path: str | Path, name: str) -> bytes | None:
-    """A file in a folder of checkpoints, which may be a URL; None if there is none. Raises OSError."""
+    """Return a file in a folder of checkpoints, which may be a URL; None if there is none. Raises OSError."""
     path = f"{str(ckpt_path).rstrip('/')}/{name}"
     if "://" not in path:
         file = Path(path).expanduser()
@@ -226,19 +227,19 @@ class State(StrEnum):
 
 
 def attempts_of(manifest: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """What a manifest says about each attempt; nothing without one."""
+    """Return what a manifest says about each attempt; nothing without one."""
     attempts = (manifest or {}).get("attempts")
     return [entry for entry in attempts if isinstance(entry, dict)] if isinstance(attempts, list) else []
 
 
 def missing_groups(manifest: Mapping[str, Any] | None) -> int:
-    """The number of groups that could not be written."""
+    """Return the number of groups that could not be written."""
     counts = [attempt.get("missing_groups") for attempt in attempts_of(manifest)]
     return sum(count for count in counts if isinstance(count, int))
 
 
 def state_of(folders: Iterable[Path], run_id: str, manifest: Mapping[str, Any] | None) -> State:
-    """How the last attempt of a run in these folders ended, as its manifest and its lock say."""
+    """Return how the last attempt of a run in these folders ended, as its manifest and its lock say."""
     held = [is_held(folder, run_id) for folder in folders]
     attempts = attempts_of(manifest)
     # A run is written in one of its folders, so that one lock is enough.
@@ -277,7 +278,7 @@ def _whole(value: object) -> int:
 
 
 def read_manifest(folder: Path, run_id: str) -> dict[str, Any] | None:
-    """The manifest of a run, or None if it is missing or damaged."""
+    """Return the manifest of a run, or None if it is missing or damaged."""
     try:
         manifest = _load(folder / manifest_name(run_id))
     except (OSError, ValueError, RecursionError):
@@ -304,8 +305,8 @@ def _versions() -> dict[str, str]:
 
 
 def settings_in(attempt: Mapping[str, Any]) -> RGDumpConfig | None:
-    """The settings of an attempt that a manifest describes, None if it has none; what is absent or invalid today has
-    its default.
+    """Return the settings of an attempt that a manifest describes, None if it has none; what is absent or invalid today
+    has its default.
     """
     values: Any = attempt
     for name in ("settings", *PREFIX.split(".")):

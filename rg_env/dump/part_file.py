@@ -120,7 +120,7 @@ class PartFile:
         return final
 
     def _open(self) -> int:
-        """The descriptor of the file, which is created if there is none, and ends in a whole line."""
+        """Return the descriptor of the file, which is created if there is none, and ends in a whole line."""
         if not self._is_checked:
             self._notice_loss()
             if self._fd is not None and os.fstat(self._fd).st_size != self._size:
@@ -214,7 +214,7 @@ class _Attempt(Record, frozen=True, kw_only=True):
 
 
 def count_ledger_lines(folder: Path, run_id: str) -> Counter[int]:
-    """How many groups each earlier attempt of a run has in the ledger of this folder: an attempt that was killed could
+    """Count the groups of each earlier attempt of a run in the ledger of this folder: an attempt that was killed could
     not note it.
     """
     names: set[str] = set()
@@ -250,7 +250,7 @@ def _cut_torn_tail(path: Path) -> None:
 
 
 def _groups_in(file: DumpFile) -> dict[str, int]:
-    """The id of each group in a file, with the byte at which its line begins."""
+    """Return the id of each group in a file, with the byte at which its line begins."""
     groups = {}
     for line in lines_in(file, GroupName):
         if isinstance(line.record, GroupName):

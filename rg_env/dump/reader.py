@@ -92,7 +92,7 @@ class Dump:
     # -- what is there
 
     def findings(self, *, texts: bool = True) -> Findings:
-        """What is missing, damaged or there more than once, and how runs ended.
+        """Return what is missing, damaged or there more than once, and how runs ended.
 
         Args:
             texts: whether files with texts are asked, too, all of which are then read once. Statistics do not.
@@ -127,7 +127,7 @@ class Dump:
         }
 
     def settings_for(self, group: GroupFacts) -> RGDumpConfig:
-        """The settings with which a group was recorded. Where no manifest has them, the defaults; for a group of
+        """Return the settings with which a group was recorded. Where no manifest has them, the defaults; for a group of
         another environment, such as an import, with the lenient format, since its prompt may not ask for a think block.
         """
         known = self.settings.get((group.run_id, group.attempt))
@@ -136,18 +136,19 @@ class Dump:
         return known or RGDumpConfig()
 
     def solved_at(self, group: GroupFacts) -> float:
-        """The base score from which a rollout of a group counts as solved: its own, else that of the settings."""
+        """Return the base score from which a rollout of a group counts as solved: its own, else that of the
+        settings."""
         return self.settings_for(group).solved_at if group.solved_at is None else group.solved_at
 
     # -- parts of it
 
     def all_attempts(self) -> Dump:
-        """The same runs with what a later attempt replaced, in every reader."""
+        """Return the same runs with what a later attempt replaced, in every reader."""
         return replace(self, has_all_attempts=True)
 
     def where(self, conditions: Iterable[str]) -> Dump:
-        """The rollouts that match all conditions, in every reader. Records of training and of steps, which have no
-        columns of rollouts, are not filtered.
+        """Return the rollouts that match all conditions, in every reader. Records of training and of steps, which have
+        no columns of rollouts, are not filtered.
 
         Args:
             conditions: in SQL, see `rg_env.dump.frames.parse_condition`.
@@ -174,7 +175,7 @@ class Dump:
     # -- as objects
 
     def groups(self) -> Iterator[GroupRecord]:
-        """The groups whose text was kept, by run and kind of file, in the order of writing.
+        """Return the groups whose text was kept, by run and kind of file, in the order of writing.
 
         Raises:
             ConditionError: no rollout matches the conditions.
@@ -183,7 +184,8 @@ class Dump:
         return self._records(GroupRecord)
 
     def text(self, run_id: str, group_id: str) -> GroupRecord | None:
-        """The group with its text, whatever the conditions; None if there is none. Quick in the order of files."""
+        """Return the group with its text, whatever the conditions; None if there is none. Quick in the order of
+        files."""
         for run in self.runs:
             if run.run_id == run_id:
                 return self._contents_of(run).text(group_id)
@@ -198,7 +200,8 @@ class Dump:
         return ((group, rollout) for group in self.groups() for rollout in group.rollouts)
 
     def ledger(self) -> Iterator[LedgerRecord]:
-        """The lines of the ledger, in the order of writing. Runs without a ledger have none. Errors as `groups`."""
+        """Return the lines of the ledger, in the order of writing. Runs without a ledger have none. Errors as
+        `groups`."""
         return self._records(LedgerRecord)
 
     def why_no_texts(self) -> str | None:
@@ -220,17 +223,17 @@ class Dump:
         return f"no rollouts saved: {', '.join(counts)}" if counts else None
 
     def trained(self) -> Iterator[TrainedRecord]:
-        """What each step was trained on, where our trainers have recorded it. Errors as `groups`."""
+        """Return what each step was trained on, where our trainers have recorded it. Errors as `groups`."""
         return self._records(TrainedRecord)
 
     def steps(self) -> Iterator[StepRecord]:
-        """The trainer's own numbers of each step. Errors as `groups`."""
+        """Return the trainer's own numbers of each step. Errors as `groups`."""
         return self._records(StepRecord)
 
     # -- as frames
 
     def _frames(self, columns: Collection[str] | None = None, *, texts: bool = False) -> Iterator[pl.DataFrame]:
-        """The rows of `scan` with these columns, in frames of some MB; a group is never in two of them."""
+        """Yield the rows of `scan` with these columns, in frames of some MB; a group is never in two of them."""
         from rg_env.dump.frames import SCHEMA, TEXT_SCHEMA, ConditionError
 
         if columns is None:
@@ -292,19 +295,19 @@ class Dump:
         return pl.DataFrame(rows, schema=schema_of(TrainedRecord), orient="row")
 
     def files_to_read(self, *, texts: bool = False) -> list[DumpFile]:
-        """The files that `scan` reads."""
+        """Return the files that `scan` reads."""
         return [file for run in self.runs for file in run.files_of(*run.kinds_for_frames(texts=texts))]
 
     # -- inside
 
     def _contents_of(self, run: Run) -> Contents:
-        """What the run's files hold; shared by all parts of a dump."""
+        """Return what the run's files hold; shared by all parts of a dump."""
         if run.run_id not in self._contents:
             self._contents[run.run_id] = Contents(run)
         return self._contents[run.run_id]
 
     def _records[R: Record](self, of: type[R]) -> Iterator[R]:
-        """The records of a class; of groups, with the rollouts that match the conditions."""
+        """Return the records of a class; of groups, with the rollouts that match the conditions."""
         kinds = [kind for kind in FileKind if issubclass(kind.record, of)]
         lines = chain.from_iterable(self._lines(run, kinds) for run in self.runs)
         if self.conditions and issubclass(of, GroupFacts):
@@ -312,7 +315,7 @@ class Dump:
         return (line.record for line in lines if isinstance(line.record, of))
 
     def _matching(self, lines: Iterator[Line]) -> Iterator[Any]:
-        """The groups in these lines, with the rollouts that match the conditions."""
+        """Yield the groups in these lines, with the rollouts that match the conditions."""
         from rg_env.dump.frames import all_of, rollouts_frame
 
         tested = list(dict.fromkeys(name for condition in self.conditions for name in condition.columns))
@@ -334,7 +337,7 @@ class Dump:
                 pass
 
     def _lines(self, run: Run, kinds: Iterable[FileKind]) -> Iterator[Line]:
-        """The lines that count."""
+        """Return the lines that count."""
         return self._contents_of(run).lines(*kinds, all_attempts=self.has_all_attempts)
 
     def _frames_of(self, run: Run, columns: list[str], texts: bool) -> Iterator[pl.DataFrame]:
@@ -345,7 +348,7 @@ class Dump:
 
 
 def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    """The lines in lists of some MB, each of one kind of file."""
+    """Yield the lines in lists of some MB, each of one kind of file."""
     held: list[Line] = []
     size = 0
     for line in lines:
@@ -371,12 +374,12 @@ def open_run(*paths: str | Path) -> Dump:
 
 
 def _size(record: Any) -> int:
-    """The number of rollouts of a group."""
+    """Return the number of rollouts of a group."""
     return len(record.repetition if isinstance(record, LedgerRecord) else record.rollouts)
 
 
 def _only(group: Any, numbers: Collection[int]) -> Any:
-    """The group with these rollouts only."""
+    """Return the group with these rollouts only."""
     names = ROLLOUT_FACTS if isinstance(group, LedgerRecord) else ("rollouts",)
     lists = {}
     for name in names:

@@ -41,7 +41,7 @@ class Run:
         return f"Run({self.run_id!r}, {len(self.files)} files)"
 
     def files_of(self, *kinds: FileKind) -> list[DumpFile]:
-        """The files of these kinds, in the order of writing within each kind."""
+        """Return the files of these kinds, in the order of writing within each kind."""
         return [file for file in self.files if file.kind in kinds]
 
     @property
@@ -61,11 +61,11 @@ class Run:
         return bool(self.files_of(FileKind.LEDGER))
 
     def kinds_for_frames(self, *, texts: bool) -> tuple[FileKind, ...]:
-        """The files to read for frames: the ledger, or the texts if requested or if there is no ledger."""
+        """Return the files to read for frames: the ledger, or the texts if requested or if there is no ledger."""
         return (FileKind.LEDGER,) if self.has_ledger and not texts else TEXT_KINDS
 
     def state(self) -> State:
-        """How the last attempt ended."""
+        """Return how the last attempt ended."""
         return state_of(self.folders, self.run_id, self.manifest)
 
     @property
@@ -75,8 +75,8 @@ class Run:
 
 
 def run_names(runs: Iterable[Run]) -> dict[str, str]:
-    """A short name of each run by run id: the model if that tells the runs apart, else the folder, else both, else the
-    run id. A single run has model and folder. Names are safe to print.
+    """Return a short name of each run by run id: the model if that tells the runs apart, else the folder, else both,
+    else the run id. A single run has model and folder. Names are safe to print.
     """
     runs = list(runs)
     both = [_model_and_folder(run) for run in runs]
@@ -94,7 +94,7 @@ def _model_and_folder(run: Run) -> str:
 
 
 def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
-    """The runs in folders and files, in the order of these, in a folder by run id.
+    """Return the runs in folders and files, in the order of these, in a folder by run id.
 
     Raises:
         DumpError: a path does not exist or has no dump.
@@ -125,7 +125,7 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
 
 
 def _is_renamed(file: DumpFile) -> bool:
-    """Whether a running writer has given the file its final name, under which it is listed, too."""
+    """Return whether a running writer has given the file its final name, under which it is listed, too."""
     return file.is_open and not file.path.exists() and file.path.with_suffix("").exists()
 
 
@@ -155,8 +155,8 @@ def _files_at(path: Path) -> Sequence[DumpFile]:
 
 
 def dump_folders(folder: Path, depth: int = 3) -> list[Path]:
-    """The folders with files of a dump in a folder, itself included, at most `depth` levels down, each once: under its
-    own name rather than that of a link. Folders that cannot be read are left out.
+    """Return the folders with files of a dump in a folder, itself included, at most `depth` levels down, each once:
+    under its own name rather than that of a link. Folders that cannot be read are left out.
     """
     seen: set[str] = set()
 

@@ -79,12 +79,12 @@ class NotKept(StrEnum):
 
 
 def as_violation(word: str) -> Violation | None:
-    """The violation of a record, as the parser gives it."""
+    """Return the violation of a record, as the parser gives it."""
     return Violation(word) if word else None
 
 
 def _word_of(words: Iterable[str]) -> Meta:
-    """A string that is empty or one of these."""
+    """Return a string that is empty or one of these."""
     return Meta(pattern=f"^({'|'.join(['', *map(str, words)])})$")
 
 
@@ -203,7 +203,7 @@ class RolloutRecord(RolloutFacts, frozen=True, kw_only=True):
         return self.conversation[: by_model[-turns]]
 
     def transcript(self, fold: int | None = None) -> str:
-        """What follows the prompt, as one text: a single response as it is, several turns with their roles.
+        """Return what follows the prompt, as one text: a single response as it is, several turns with their roles.
 
         Args:
             fold: of what the model was shown, at most so many characters.
@@ -340,7 +340,7 @@ class LedgerRecord(GroupFacts, frozen=True, kw_only=True):
                 raise ValueError("its lists differ in length")
 
     def column(self, name: str) -> list[Any]:
-        """The values of a field of `RolloutFacts`, one for each rollout."""
+        """Return the values of a field of `RolloutFacts`, one for each rollout."""
         values: list[Any] | UnsetType = getattr(self, name)
         if values is UNSET:
             return [_DEFAULTS[name]] * len(self.repetition)
@@ -436,14 +436,14 @@ _VIOLATION_WORDS = frozenset({"", *Violation})
 
 
 def answered[R: RolloutFacts](rollouts: Sequence[R]) -> list[R]:
-    """The rollouts with a scorable response, on which outcome, signal and all rates are based."""
+    """Return the rollouts with a scorable response, on which outcome, signal and all rates are based."""
     # `is` before the property, which takes longer: nearly every rollout is OK.
     ok = Status.OK
     return [rollout for rollout in rollouts if rollout.status is ok or rollout.status.is_counted]
 
 
 def outcome_of(base_scores: Sequence[float], solved_at: float = 0.99) -> Outcome:
-    """The outcome of a group with these base scores.
+    """Return the outcome of a group with these base scores.
 
     >>> outcome_of([1.0, 0.99]), outcome_of([0.0, 0.0]), outcome_of([0.0, 0.01])
     (<Outcome.ALL_CORRECT: 'all_correct'>, <Outcome.ALL_FAILED: 'all_failed'>, <Outcome.MIXED: 'mixed'>)
@@ -472,7 +472,7 @@ def has_no_signal(rewards: Sequence[float]) -> bool:
 
 
 def group_id(run_id: str, attempt: int, phase: str, call: int, uid: str) -> str:
-    """The name of a group, unique over epochs, resumptions and dynamic sampling.
+    """Return the name of a group, unique over epochs, resumptions and dynamic sampling.
 
     >>> group_id("20261121-053012-ab12", 1, "train", 37, "1042")
     '20261121-053012-ab12:1:train:37:1042'
@@ -497,12 +497,12 @@ _rollout_facts = attrgetter(*ROLLOUT_FACTS)
 
 
 def to_line(record: Record) -> bytes:
-    """The record as one line of JSON Lines, with its line feed."""
+    """Return the record as one line of JSON Lines, with its line feed."""
     return _encode(record) + b"\n"
 
 
 def ledger_line(group: GroupRecord, text: FileKind | None, reason: str = "") -> bytes:
-    """The ledger's line of `group`, whose text is in a file of the kind `text`, or in none for a reason."""
+    """Return the ledger's line of `group`, whose text is in a file of the kind `text`, or in none for a reason."""
     # The keys in the order of `LedgerRecord`: `validate` expects the bytes that `to_line` makes of the record.
     facts: dict[str, Any] = dict(zip(GROUP_FACTS, _group_facts(group), strict=True))
     facts |= {"text": text or "", "text_reason": reason}
@@ -511,7 +511,7 @@ def ledger_line(group: GroupRecord, text: FileKind | None, reason: str = "") -> 
 
 
 def from_line[R: Record](kind: type[R], line: bytes) -> R:
-    """The record of a class, such as `FileKind.LEDGER.record`, in a line.
+    """Return the record of a class, such as `FileKind.LEDGER.record`, in a line.
 
     Raises:
         BadLineError: the line is torn, joined to another, or does not fit.
@@ -541,7 +541,7 @@ def from_line[R: Record](kind: type[R], line: bytes) -> R:
 
 
 def _is_of_atropos(line: bytes) -> bool:
-    """Whether a line that is no record has the two keys of Atropos' environment and none of ours."""
+    """Return whether a line that is no record has the two keys of Atropos' environment and none of ours."""
     try:
         keys = msgspec.json.decode(line)
     except (ValueError, RecursionError):

@@ -148,12 +148,12 @@ def _check_lines(contents: Contents, result: Validation, *, compare: bool) -> No
 
 
 def _whole_line(record: LedgerRecord) -> bytes:
-    """The record's line, with the keys that a line of before a field was added lacks."""
+    """Return the record's line, with the keys that a line of before a field was added lacks."""
     return to_line(msgspec.structs.replace(record, **{name: record.column(name) for name in ROLLOUT_FACTS}))
 
 
 def contradiction(group: GroupRecord | LedgerRecord) -> str:
-    """What no run can have written, or ""."""
+    """Return what no run can have written, or ""."""
     rollouts = group.rollouts
     if group.environment == RG_DUMP:
         for name, share in (("baseline", group.baseline), ("complexity", group.complexity)):
@@ -174,7 +174,7 @@ def contradiction(group: GroupRecord | LedgerRecord) -> str:
 
 
 def _is_share(value: float | None) -> bool:
-    """Whether a figure lies in [0, 1], which NaN does not; one that is unknown may."""
+    """Return whether a figure lies in [0, 1], which NaN does not; one that is unknown may."""
     return value is None or 0 <= value <= 1
 
 

@@ -82,7 +82,7 @@ atexit.register(close_all)
 
 
 def route(group: GroupRecord, config: RGDumpConfig) -> tuple[FileKind | None, NotKept | None]:
-    """The file for the group's text, or the reason why it is not kept."""
+    """Return the file for the group's text, or the reason why it is not kept."""
     if not group.rollouts:
         return None, NotKept.NO_ROLLOUTS
     base_scores = [rollout.base_score for rollout in answered(group.rollouts)]
@@ -176,7 +176,7 @@ class DumpWriter:
         return len(self._unwritten | self._lost)
 
     def missing_groups(self) -> list[str]:
-        """The ids of the submitted groups that are not on disk."""
+        """Return the ids of the submitted groups that are not on disk."""
         return sorted(self._unwritten | self._lost)
 
     async def write(self, records: Sequence[Record]) -> bool:
@@ -237,7 +237,7 @@ class DumpWriter:
         return self.missing
 
     def _warn_if_alive(self) -> bool:
-        """Whether the thread is still at work; if so, say that the disk is waited for."""
+        """Return whether the thread is still at work; if so, say that the disk is waited for."""
         if self._thread.is_alive():
             message = "dump: waiting for the disk of {}, {} not written"
             logger.warning(message, self.folder, counted(self.missing, "group"))

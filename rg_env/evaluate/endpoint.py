@@ -43,7 +43,7 @@ class EndpointError(RGEnvError):
 
 
 def request_option(default: Any, help: str, **limits: Any) -> Any:
-    """A field that is an option of every command that sends requests; `limits` are `min` and `max`."""
+    """Return a field that is an option of every command that sends requests; `limits` are `min` and `max`."""
     return field(default=default, metadata={"help": help, **limits})
 
 
@@ -219,7 +219,7 @@ class Endpoint:
 
 
 def base_url(url: str) -> str:
-    """The address with its path; `/v1` if it has none.
+    """Return the address with its path; `/v1` if it has none.
 
     >>> base_url("http://127.0.0.1:8000/")
     'http://127.0.0.1:8000/v1'
@@ -260,7 +260,7 @@ def _reply(completion: ChatCompletion | str) -> Reply:
 
 
 def with_reasoning(reasoning: str, content: str) -> str:
-    """The text of a response whose reasoning came apart from its content.
+    """Return the text of a response whose reasoning came apart from its content.
 
     >>> with_reasoning("2 and 2, in <answer>", "<answer>4</answer>")
     '<think>2 and 2, in ‹answer›</think><answer>4</answer>'
@@ -276,12 +276,12 @@ def with_reasoning(reasoning: str, content: str) -> str:
 
 
 def _not_json(text: str) -> str:
-    """What is said of a reply that is something else, such as the page of a proxy."""
+    """Describe a reply that is something else, such as the page of a proxy."""
     return f"the reply is not JSON: {one_line(text, _SHOWN_OF_A_PAGE)!r}; the address of an API mostly ends in /v1"
 
 
 def _reason(error: BaseException) -> str:
-    """An error as one line without the key."""
+    """Return an error as one line without the key."""
     status = getattr(error, "status_code", None)
     body = getattr(error, "body", None)
     message = body.get("message") if isinstance(body, Mapping) else None

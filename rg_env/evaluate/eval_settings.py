@@ -73,7 +73,7 @@ class Settings:
     has_file: bool = False
 
     def sampling(self, command: str) -> dict[str, Any]:
-        """How a run with this configuration samples: in training for `collect`, in its evaluations for `eval`.
+        """Return how a run with this configuration samples: in training for `collect`, in its evaluations for `eval`.
 
         Returns:
             arguments of `Sampling`; none without a configuration.
@@ -190,7 +190,7 @@ def _read_override(text: str) -> tuple[str, Any]:
 
 
 def _whole_name(key: str, *, in_file: bool = False) -> str:
-    """The whole name of a setting. On the command line it may be short, and is first looked for among ours.
+    """Return the whole name of a setting. On the command line it may be short, and is first looked for among ours.
 
     Raises:
         ConfigError: there is no such setting, or several.
@@ -218,7 +218,7 @@ def _is_ours(name: str) -> bool:
 def generator_settings(
     config: RGDumpConfig, *, samples: int, eval_samples: int, max_tokens: int, temperature: float, top_p: float
 ) -> dict[str, Any]:
-    """The settings of a manifest, under SkyRL's names, so that every tool finds them."""
+    """Return the settings of a manifest, under SkyRL's names, so that every tool finds them."""
     generator = {
         "n_samples_per_prompt": samples,
         "eval_n_samples_per_prompt": eval_samples,

@@ -146,7 +146,7 @@ class Totals:
         return self.prompt_tokens + self.completion_tokens
 
     def is_over(self, limit: int | None) -> bool:
-        """Whether a budget of tokens is used up."""
+        """Return whether a budget of tokens is used up."""
         return limit is not None and self.tokens >= limit
 
     def add(self, reply: Reply) -> None:
@@ -286,7 +286,7 @@ def run_job(job: Job, *, resume: bool) -> Finished:
 
 # --------------------------------------------------------------------------------------------------- which run it is
 def claim(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> tuple[str, int]:
-    """The id of the run to continue in `folder`, or of a new one, and the number of this attempt, from 1.
+    """Return the id of the run to continue in `folder`, or of a new one, and the number of this attempt, from 1.
 
     Raises:
         ConfigError: without `resume`, there is a run in the folder; with it, none that can be continued with this plan.
@@ -318,7 +318,7 @@ def _need_unused(folder: Path, runs: Sequence[_PlannedRun]) -> None:
 
 
 def _unfinished(folder: Path, runs: Sequence[_PlannedRun]) -> Iterator[_PlannedRun]:
-    """The runs with questions that are not complete, newest first."""
+    """Yield the runs with questions that are not complete, newest first."""
     for run in reversed(runs):
         if len(Answers.of_run(folder, run.run_id).complete) < run.plan["groups"]:
             yield run
@@ -333,7 +333,7 @@ class _PlannedRun(NamedTuple):
 
 
 def _planned_runs(folder: Path) -> Iterator[_PlannedRun]:
-    """The runs in a folder that have a plan, oldest first."""
+    """Yield the runs in a folder that have a plan, oldest first."""
     for run_id in runs_with_manifest(folder):
         manifest = read_manifest(folder, run_id) or {}
         plan, attempt = manifest.get("plan"), manifest.get("attempt")
@@ -351,7 +351,8 @@ def _differences(old: Any, new: Any, name: str = "") -> Iterator[str]:
 
 # ------------------------------------------------------------------------------------------------------- one attempt
 def _folder_of_logs(dump: Path) -> Path:
-    """The folder `logs` of the run that a dump folder belongs to: in it, or beside it if it is called `dumps`."""
+    """Return the folder `logs` of the run that a dump folder belongs to: in it, or beside it if it is called
+    `dumps`."""
     return dump.with_name("logs") if dump.name == "dumps" else dump / "logs"
 
 
@@ -424,7 +425,7 @@ async def _connect(job: Job, run_id: str, stack: AsyncExitStack) -> _Connection:
 
 
 def _announce(job: Job, answers: Answers, questions: int) -> str:
-    """What is about to be asked, and at most how many tokens that takes."""
+    """Say what is about to be asked, and at most how many tokens that takes."""
     earlier = 0
     for group in answers.partial.values():
         if group.text:
@@ -563,7 +564,7 @@ class _Attempt:
             )
 
     def prepare(self, number: int) -> tuple[Question, list[RolloutRecord]]:
-        """A question, and the responses that it got in earlier attempts, unless their texts are gone."""
+        """Return a question, and the responses that it got in earlier attempts, unless their texts are gone."""
         question = self.job.questions.make(number)
         group = self.answers.partial.get(number)
         record = self.earlier_texts.text(self.run_id, group.group_id) if group else None
@@ -590,7 +591,8 @@ class _Attempt:
         return Rollout(verdict, tokens, stop_reason, conversation, repetition, watch, question.item, text)
 
     async def send(self, question: Question) -> Reply:
-        """The reply to one request. What would fail every further request fails this one, and is kept as `refusal`."""
+        """Return the reply to one request. What would fail every further request fails this one, and is kept as
+        `refusal`."""
         if self.refusal:
             return Reply(failure=one_line(self.refusal))
         try:
@@ -602,7 +604,8 @@ class _Attempt:
         return reply
 
     async def restore_rollout(self, question: Question, record: RolloutRecord) -> Rollout:
-        """A rollout of an earlier attempt. It is scored again, because the rules of its group need whole verdicts."""
+        """Return a rollout of an earlier attempt. It is scored again, because the rules of its group need whole
+        verdicts."""
         text, tokens = record.response, record.response_tokens
         verdict = await self.score(question, text)
         stop_reason = record.stop_reason or None

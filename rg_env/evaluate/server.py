@@ -72,7 +72,7 @@ class Model:
 
 
 def find_models(model: str) -> list[Model]:
-    """The models in a folder: itself, or every `global_step_N` in it, in order. Anything else is a name.
+    """Return the models in a folder: itself, or every `global_step_N` in it, in order. Anything else is a name.
 
     Raises:
         ConfigError: the folder has no model that can be evaluated.
@@ -95,7 +95,8 @@ def find_models(model: str) -> list[Model]:
 
 
 def run_of(model: str | Path) -> Path | None:
-    """The folder of the training run that has exported a model, which is two above its global_step_N; None without."""
+    """Return the folder of the training run that has exported a model, which is two above its global_step_N; None
+    without."""
     step = _step_folder(Path(model))
     if step is None:
         return None
@@ -104,13 +105,13 @@ def run_of(model: str | Path) -> Path | None:
 
 
 def _step_folder(path: Path) -> Path | None:
-    """The folder global_step_N that a model is in: itself, or the one around its `policy`."""
+    """Return the folder global_step_N that a model is in: itself, or the one around its `policy`."""
     path = path.resolve()
     return next((folder for folder in (path, path.parent) if _STEP.fullmatch(folder.name)), None)
 
 
 def _name(path: Path) -> str:
-    """What a result calls a model: the run and the step, as far as they are known, or its folder."""
+    """Return what a result calls a model: the run and the step, as far as they are known, or its folder."""
     step = _step_folder(path)
     if step is None:
         return str(path.resolve())
@@ -150,7 +151,7 @@ class Program:
 
 
 def program_for(model: str) -> Program:
-    """What serves `model` in this environment.
+    """Return what serves `model` in this environment.
 
     Raises:
         ConfigError: neither vLLM nor transformers is installed.
@@ -214,7 +215,7 @@ class Server:
         raise self.explain_end()
 
     def explain_end(self) -> ServerError:
-        """How it ended, and the last lines of its log."""
+        """Say how it ended, with the last lines of its log."""
         code = self.process.returncode
         how = f"exit code {code}" if code >= 0 else f"{signal.Signals(-code).name}, which may mean too little memory"
         why = " | ".join(_last_lines(self.log)) or "nothing in its log"
@@ -246,7 +247,7 @@ class Server:
 
 @asynccontextmanager
 async def start_server(program: Program, options: Sequence[str]) -> AsyncIterator[Server]:
-    """A server that answers.
+    """Start a server, and give it when it answers.
 
     Args:
         options: further arguments of the program.
@@ -290,7 +291,7 @@ async def start_server(program: Program, options: Sequence[str]) -> AsyncIterato
 
 
 def _last_lines(log: Path) -> list[str]:
-    """The first error and the last lines of a log, without a repetition."""
+    """Return the first error and the last lines of a log, without a repetition."""
     with suppress(OSError), log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _TAIL))
         text = file.read().decode(errors="replace")  # the end of the log, which may begin inside a character

@@ -62,7 +62,7 @@ class Questions:
 
 
 def train_questions(config: RGDumpConfig, groups: int) -> Questions:
-    """The first `groups` questions of the train split.
+    """Return the first `groups` questions of the train split.
 
     Raises:
         ConfigError: no task can be used.
@@ -84,7 +84,7 @@ def suite_questions(
     note: Callable[[str], None] = lambda progress: None,
     **limits: Any,
 ) -> Questions:
-    """The questions of a suite; sets the settings that the suite determines: format, system prompt and examples.
+    """Return the questions of a suite; sets the settings that the suite determines: format, system prompt and examples.
 
     Args:
         name: `fixed`, or as of `load_suite`.
@@ -130,7 +130,7 @@ def suite_questions(
 
 
 def _fixed_items(config: RGDumpConfig, note: Callable[[str], None], **limits: Any) -> Sequence[Item]:
-    """The fixed evaluation set, which is made in a thread."""
+    """Return the fixed evaluation set, which is made in a thread."""
     fixed = EvalSet.of(config, **limits)
     while not fixed.is_made(_NOTE_SECONDS):
         note(fixed.progress)
@@ -138,7 +138,7 @@ def _fixed_items(config: RGDumpConfig, note: Callable[[str], None], **limits: An
 
 
 def _evenly(by_task: Mapping[str, Iterator[Item]], count: int) -> Iterator[Item]:
-    """The first items of each task, one of each in turn, up to `count`."""
+    """Yield the first items of each task, one of each in turn, up to `count`."""
     left = [by_task[task] for task in _spread(list(by_task))]
     while left:
         for items in list(left):
@@ -153,7 +153,7 @@ def _evenly(by_task: Mapping[str, Iterator[Item]], count: int) -> Iterator[Item]
 
 
 def _spread(tasks: Sequence[str]) -> list[str]:
-    """The tasks in an order of which every beginning has each category in proportion to its number of tasks.
+    """Return the tasks in an order of which every beginning has each category in proportion to its number of tasks.
 
     >>> _spread(["complex_arithmetic", "polynomial_equations", "gcd", "lcm", "chain_sum", "fraction_simplification"])
     ['complex_arithmetic', 'gcd', 'lcm', 'polynomial_equations', 'chain_sum', 'fraction_simplification']
@@ -173,7 +173,8 @@ def _spread(tasks: Sequence[str]) -> list[str]:
 
 
 def suite_facts(name: str, questions: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """The manifest's `suite`: name, number of questions, and their fingerprint, which does not depend on their order.
+    """Return the manifest's `suite`: name, number of questions, and their fingerprint, which does not depend on their
+    order.
 
     Args:
         questions: of each, the task and the text.
@@ -205,7 +206,7 @@ class Suite:
         return sum(task.size for task in self.tasks)
 
     def items(self) -> Iterator[Item]:
-        """The items, made one by one. Raises as `SuiteTask.items`."""
+        """Yield the items, made one by one. Raises as `SuiteTask.items`."""
         for task in self.tasks:
             yield from task.items()
 
@@ -292,7 +293,7 @@ class SuiteTask:
         self._lock = threading.Lock()
 
     def items(self) -> Iterator[Item]:
-        """The items, made one by one. Those that Reasoning Gym cannot make are left out with a warning.
+        """Yield the items, made one by one. Those that Reasoning Gym cannot make are left out with a warning.
 
         Raises:
             ConfigError: Reasoning Gym cannot make any.
@@ -311,7 +312,7 @@ class SuiteTask:
             logger.warning("{} of {} items of {} are left out: {}", len(failures), self.size, self.name, failures[0])
 
     def item(self, index: int) -> Item:
-        """An item.
+        """Return an item.
 
         Args:
             index: in [0, size).

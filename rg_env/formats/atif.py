@@ -62,7 +62,7 @@ def atif_rows(document: dict[str, Any], path: Path, place: int) -> Iterator[Grou
 
 
 def _messages(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The step's message, then what its tools returned."""
+    """Yield the step's message, then what its tools returned."""
     # An unknown source has no role, which is an error where the group is made: the record is then left out and named.
     yield {**step, "role": _ROLES.get(get(step, "source", str)), "content": step["message"]}
     for result in get_objects(step, "observation.results"):

@@ -51,7 +51,8 @@ def carried(group: GroupRecord, rollout: RolloutRecord) -> dict[str, Any]:
 
 
 def restored(values: Any, texts: Sequence[object]) -> GroupRecord:
-    """The group of what `carried` gave, with one rollout that has these texts; a ValueError if they do not fit."""
+    """Return the group of what `carried` gave, with one rollout that has these texts; a ValueError if they do not
+    fit."""
     try:
         pairs = zip(values["roles"], texts, strict=True) if values["roles"] else ()
         conversation = [{"role": role, "content": text} for role, text in pairs]

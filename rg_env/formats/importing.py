@@ -185,7 +185,7 @@ class _Reader:
             raise DumpError(f"{source} has no file of {format.program} ({', '.join(format.files)})")
 
     def read(self, result: Imported) -> Runs:
-        """The rollouts of all files. Records that do not fit are noted."""
+        """Return the rollouts of all files. Records that do not fit are noted."""
         runs: Runs = defaultdict(lambda: defaultdict(list))
         for path in self._paths:
             place = 0
@@ -230,7 +230,7 @@ class _Reader:
 
 
 def _contents(path: Path) -> Iterator[bytes]:
-    """The lines of a file, of a `.json` file all of it."""
+    """Yield the lines of a file, of a `.json` file all of it."""
     try:
         with _table(path) if path.suffix == ".parquet" else open_lines(path) as file:
             read = file.read if path.suffix == ".json" else file.readline
@@ -241,7 +241,7 @@ def _contents(path: Path) -> Iterator[bytes]:
 
 
 def _table(path: Path) -> io.BytesIO:
-    """The rows of a parquet file as lines of JSON, without what is null in columns that do not hold numbers."""
+    """Return the rows of a parquet file as lines of JSON, without what is null in columns that do not hold numbers."""
     import polars as pl
 
     try:
@@ -260,7 +260,7 @@ def _table(path: Path) -> io.BytesIO:
 
 
 def _loads(text: str) -> Any:
-    """The JSON value, also with the NaN that Python writes; `?` for lone surrogates, which UTF-8 cannot hold."""
+    """Return the JSON value, also with the NaN that Python writes; `?` for lone surrogates, which UTF-8 cannot hold."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

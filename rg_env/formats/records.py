@@ -23,7 +23,7 @@ ENVIRONMENT = "imported"
 
 
 def get(value: Any, path: str, kind: Any = Any) -> Any:
-    """The value at a path of keys, such as `task.data`; None if one of them is missing or null.
+    """Return the value at a path of keys, such as `task.data`; None if one of them is missing or null.
 
     Raises:
         ValueError: it is of another type, or what should have a key is no object.
@@ -41,18 +41,19 @@ def get(value: Any, path: str, kind: Any = Any) -> Any:
 
 
 def get_objects(value: Any, path: str) -> list[dict[str, Any]]:
-    """The objects in the list at a path."""
+    """Return the objects in the list at a path."""
     return get(value, path, list[dict[str, Any]]) or []
 
 
 def get_reward(value: Any, path: str) -> float:
-    """The number at a path; NaN if there is none, or one so large that sums of such numbers are infinite."""
+    """Return the number at a path; NaN if there is none, or one so large that sums of such numbers are infinite."""
     number = get(value, path, float)
     return number if number is not None and abs(number) < 1e300 else math.nan
 
 
 def as_messages(messages: Iterable[Any]) -> list[dict[str, Any]]:
-    """The messages as text: reasoning is a think block, the call of a tool a line, an image the name of its type."""
+    """Return the messages as text: reasoning is a think block, the call of a tool a line, an image the name of its
+    type."""
     result = []
     for message in messages:
         reasoning = get(message, "reasoning_content", str)
@@ -68,7 +69,7 @@ def as_messages(messages: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def _piece_text(piece: dict[str, Any]) -> str:
-    """The text of a piece of a message or, of an image, the name of its type."""
+    """Return the text of a piece of a message or, of an image, the name of its type."""
     if text := get(piece, "text", str):
         return str(text)
     return f"[{piece['type']}]" if "type" in piece else ""
@@ -77,7 +78,7 @@ def _piece_text(piece: dict[str, Any]) -> str:
 def one_rollout(
     conversation: list[dict[str, Any]], reward: float, group: Mapping[str, Any], **facts: Any
 ) -> GroupRecord:
-    """A group of one rollout; `import_records` joins those of the same question.
+    """Return a group of one rollout; `import_records` joins those of the same question.
 
     Args:
         reward: the source's, which is the score as well; NaN: unknown.
@@ -97,7 +98,7 @@ def one_rollout(
 
 
 def item_facts(extra_info: object) -> dict[str, Any]:
-    """The values of a group whose question is one of our rows; none if it is another."""
+    """Return the values of a group whose question is one of our rows; none if it is another."""
     try:
         item = Item.from_extra_info(extra_info)
     except (ConfigError, OverflowError, RecursionError):
@@ -107,5 +108,5 @@ def item_facts(extra_info: object) -> dict[str, Any]:
 
 
 def answer_entry(answer: object) -> str:
-    """The entry of a question of which only the reference answer is known; "" if it is not."""
+    """Return the entry of a question of which only the reference answer is known; "" if it is not."""
     return "" if answer in (None, "") else json.dumps({"answer": answer}, ensure_ascii=False, default=str)

@@ -33,7 +33,7 @@ def trl_rows(row: dict[str, Any], path: Path, place: int) -> Iterator[GroupRecor
 
 
 def _trl_messages(row: dict[str, Any], name: str, role: str) -> list[dict[str, Any]]:
-    """The messages of a column: TRL saves a plain prompt as a text, one of a chat as a list."""
+    """Return the messages of a column: TRL saves a plain prompt as a text, one of a chat as a list."""
     if isinstance(row[name], str):
         return [{"role": role, "content": row[name]}]
     return as_messages(get_objects(row, name))

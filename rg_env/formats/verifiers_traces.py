@@ -96,7 +96,7 @@ def episode_rows(episode: dict[str, Any], path: Path, place: int) -> Iterator[Gr
 
 
 def _last_branch(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The nodes from the root to the last one."""
+    """Return the nodes from the root to the last one."""
     branch: list[dict[str, Any]] = []
     number: Any = len(nodes) - 1 if nodes else None
     end = len(nodes)
@@ -133,7 +133,8 @@ def _group(episode: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reward(trace: dict[str, Any]) -> float:
-    """The weighted sum; NaN if there is none, or one was not scored. Those of a failed trace are not all written."""
+    """Return the weighted sum; NaN if there is none, or one was not scored. Those of a failed trace are not all
+    written."""
     rewards = get(trace, "rewards", dict[str, dict[str, Any] | None]) or {}
     if trace.get("ok") is False or not rewards:
         return math.nan

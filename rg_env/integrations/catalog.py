@@ -25,7 +25,7 @@ class RequestKind(NamedTuple):
 
 
 def kinds_of(openapi: Mapping[str, Any]) -> list[RequestKind]:
-    """All requests of an OpenAPI description, in its order."""
+    """Return all requests of an OpenAPI description, in its order."""
     kinds = []
     for path, methods in openapi["paths"].items():
         for method, operation in methods.items():
@@ -36,7 +36,7 @@ def kinds_of(openapi: Mapping[str, Any]) -> list[RequestKind]:
 
 
 def _fields(openapi: Mapping[str, Any], operation: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names in a body; none where any object is taken."""
+    """Return the names in a body; none where any object is taken."""
     content = operation.get("requestBody", {}).get("content", {})
     schema = content.get("application/json", {}).get("schema", {})
     # FastAPI describes each model once and refers to it.
@@ -46,7 +46,7 @@ def _fields(openapi: Mapping[str, Any], operation: Mapping[str, Any]) -> tuple[s
 
 
 def fields_at(kinds: Sequence[RequestKind], method: str, path: str) -> tuple[str, ...]:
-    """What the body of this request may have."""
+    """Return what the body of this request may have."""
     return next((kind.fields for kind in kinds if (kind.method, kind.path) == (method, path)), ())
 
 
@@ -62,7 +62,7 @@ def advise(kinds: Sequence[RequestKind], method: str, path: str) -> str:
 
 
 def as_text(kinds: Sequence[RequestKind]) -> str:
-    """A line for each request, and one for what its body has."""
+    """Return a line for each request, and one for what its body has."""
     width = max(len(kind.name) for kind in kinds)
     lines = []
     for kind in kinds:

@@ -95,7 +95,7 @@ class Desk:
         self._turns = Turns(self.scorer.workers + 1)
 
     async def run[T](self, calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-        """The results of calls that score an answer each.
+        """Return the results of calls that score an answer each.
 
         Raises:
             RefusedError: the request has too many answers, or the queue has no room for all of them now.
@@ -132,7 +132,7 @@ class Desk:
             del self._waiting_of[client]
 
     async def make[T](self, function: Callable[[], T]) -> T:
-        """What a function that makes an item returns. It runs in a thread, when it is its client's turn."""
+        """Return what a function that makes an item returns. It runs in a thread, when it is its client's turn."""
         client = CLIENT.get()
         begun = False
 
@@ -152,7 +152,7 @@ class Desk:
             raise
 
     async def item_of_id(self, item_id: str) -> Item | None:
-        """The item of an id; None if it is no id. Raises RefusedError: there is no such item."""
+        """Return the item of an id; None if it is no id. Raises RefusedError: there is no such item."""
         if len(item_id) > _LONGEST_ID:
             return None
         if item_id in self.made:
@@ -170,14 +170,14 @@ class Desk:
         return self.made.setdefault(item_id, item)
 
     async def score_responses(self, pairs: Sequence[tuple[RequestedItem, str]], **how: Any) -> list[ScoredText]:
-        """The scores of responses; `how` as in `Scorer.score_response`."""
+        """Return the scores of responses; `how` as in `Scorer.score_response`."""
         score = self.scorer.score_response_async
         verdicts = await self.run([partial(score, item.entry, text, item.config, **how) for item, text in pairs])
         self.scored.update(verdict.scored.status.value for verdict in verdicts)
         return [ScoredText(verdict.scored, verdict.parsed.answer, verdict.parsed.violation) for verdict in verdicts]
 
     async def score_free_text(self, item: RequestedItem, text: str) -> ScoredText:
-        """The score of a text with an answer block, or else a box, or else nothing but the answer."""
+        """Return the score of a text with an answer block, or else a box, or else nothing but the answer."""
         (result,) = await self.score_responses([(item, text)], format=ResponseFormat.LENIENT)
         if result.violation is Violation.NO_ANSWER and text.strip():
             boxed = _BOXED.search(text)
@@ -186,7 +186,7 @@ class Desk:
         return result
 
     async def score_answers(self, item: RequestedItem, answers: Sequence[str]) -> list[ScoredText]:
-        """The scores of bare answers to one item."""
+        """Return the scores of bare answers to one item."""
         score = self.scorer.score_answer_async
         scores = await self.run([partial(score, item.entry, answer, item.config) for answer in answers])
         self.scored.update(scored.status.value for scored in scores)
@@ -194,7 +194,8 @@ class Desk:
 
 
 async def find_item(desk: Desk, item: object, task: str | None = None, options: object = None) -> RequestedItem:
-    """The item of a request: an entry, `extra_info` of one of our rows, the JSON of either, or the id of an item.
+    """Return the item of a request: an entry, `extra_info` of one of our rows, the JSON of either, or the id of an
+    item.
 
     Raises:
         RefusedError: it is none of these, or its task is unknown.

@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
         return self.reward is not None
 
     def about(self) -> dict[str, str]:
-        """What is told beside the reward."""
+        """Return what is told beside the reward."""
         return {"status": self.status, "violation": self.violation, "detail": self.detail}
 
 
@@ -98,7 +98,7 @@ class Episodes:
     # Keys.
 
     def new_key(self) -> str:
-        """A key for an episode. It is signed, not kept, so that keys of which nothing comes cost nothing."""
+        """Return a key for an episode. It is signed, not kept, so that keys of which nothing comes cost nothing."""
         name = secrets.token_hex(16)
         return f"{name}-{self._signature(name)}"
 
@@ -114,7 +114,7 @@ class Episodes:
     # Rows.
 
     async def rows(self, split: str) -> ReasoningGymDataset:
-        """The rows of a split, made when they are first asked for."""
+        """Return the rows of a split, made when they are first asked for."""
         if split not in list(Split):
             raise RefusedError(422, f"split must be {' or '.join(Split)}, not {split[:40]!r}")
         name = Split(split)
@@ -136,7 +136,7 @@ class Episodes:
         return ReasoningGymDataset(self.desk.tasks, self.desk.rows, seed, split)
 
     async def item_of_row(self, split: str, index: int) -> Item:
-        """The item of a row. Raises RefusedError: there is no such row."""
+        """Return the item of a row. Raises RefusedError: there is no such row."""
         rows = await self.rows(split)
         check_index(rows, index)
         try:
@@ -145,7 +145,7 @@ class Episodes:
             raise RefusedError(422, str(error)) from None
 
     async def item_of_id(self, item_id: str) -> Item:
-        """The item of an id. Raises RefusedError: it names none."""
+        """Return the item of an id. Raises RefusedError: it names none."""
         item = await self.desk.item_of_id(item_id)
         if item is None:
             raise RefusedError(422, f"{item_id[:40]!r} is no id of an item, such as chain_sum-train-42-0")
@@ -154,7 +154,7 @@ class Episodes:
     # Episodes.
 
     def start(self, key: str, item: Item) -> Episode:
-        """A new episode under this key. Raises RefusedError: there are too many."""
+        """Return a new episode under this key. Raises RefusedError: there are too many."""
         self._end_idle()
         client = CLIENT.get()
         # What is left is in use: idle episodes have just ended.
@@ -167,7 +167,7 @@ class Episodes:
         return episode
 
     def find(self, key: str) -> Episode:
-        """The episode of this key, whose time begins anew. Raises RefusedError: there is none."""
+        """Return the episode of this key, whose time begins anew. Raises RefusedError: there is none."""
         self._end_idle()
         if key not in self._running:
             raise RefusedError(410, "there is no such episode: it is over, or was never begun")

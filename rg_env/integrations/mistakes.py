@@ -29,7 +29,7 @@ Mistake = Mapping[str, Any]
 
 
 def explain(mistakes: Sequence[Mistake], fields: Sequence[str]) -> str:
-    """The first mistake.
+    """Return the first mistake.
 
     Args:
         mistakes: with `body` at the beginning of each `loc`, where FastAPI puts it.

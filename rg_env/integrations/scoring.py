@@ -19,7 +19,7 @@ from rg_env.tasks import Item
 
 
 def checked(config: RGDumpConfig | None, **changes: Any) -> RGDumpConfig:
-    """A copy of the settings for a trainer that leaves out masked rollouts.
+    """Return a copy of the settings for a trainer that leaves out masked rollouts.
 
     Raises:
         ConfigError: a setting is invalid, or has no effect outside SkyRL.
@@ -30,12 +30,12 @@ def checked(config: RGDumpConfig | None, **changes: Any) -> RGDumpConfig:
 
 
 def item_to_text(extra_info: Mapping[str, Any]) -> str:
-    """The item of a row, as one JSON string that no dataset format changes."""
+    """Return the item of a row, as one JSON string that no dataset format changes."""
     return json.dumps(extra_info)
 
 
 def item_from_text(text: object) -> Item:
-    """The item in a row's text.
+    """Return the item in a row's text.
 
     Raises:
         ConfigError: the row was not made by `rg_env`.
@@ -48,7 +48,7 @@ def item_from_text(text: object) -> Item:
 
 
 def text_of(completion: Any) -> str:
-    """The text of a completion: a string, or messages of which the last is the response.
+    """Return the text of a completion: a string, or messages of which the last is the response.
 
     Reasoning that the trainer's parser took out of the text becomes its think block again.
     """
@@ -63,7 +63,7 @@ def text_of(completion: Any) -> str:
 
 
 def judge_all(config: RGDumpConfig, items: Iterable[Item], texts: Sequence[str]) -> list[tuple[Verdict, Stopwatch]]:
-    """The verdicts of responses, in order, and how long each took. All scorer processes are used at once.
+    """Return the verdicts of responses, in order, and how long each took. All scorer processes are used at once.
 
     Raises:
         ScorerPoolError: the scorer processes cannot be started.

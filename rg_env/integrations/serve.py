@@ -136,7 +136,7 @@ def make_app(desk: Desk, episodes: Episodes | None = None) -> FastAPI:
 
 
 def _refuse_route(request: Request, error: Exception) -> Response:
-    """A path that does not exist, or a body that FastAPI cannot read."""
+    """Refuse a path that does not exist, or a body that FastAPI cannot read."""
     assert isinstance(error, HTTPException)
     why = error.detail
     if error.status_code in (404, 405):
@@ -146,7 +146,7 @@ def _refuse_route(request: Request, error: Exception) -> Response:
 
 
 def _refuse_body(request: Request, error: Exception) -> Response:
-    """A body that is not JSON, or not what the route takes."""
+    """Refuse a body that is not JSON, or not what the route takes."""
     assert isinstance(error, RequestValidationError)
     if "json" not in request.headers.get("content-type", ""):
         return error_reply(422, "send the body as JSON, with the header Content-Type: application/json")
@@ -226,7 +226,7 @@ class _Gate:
         return RefusedError(413, f"a request has at most {self._desk.most_bytes:,} bytes")
 
     async def _read(self, receive: Receive) -> bytes | None:
-        """The body; None if the client has left."""
+        """Return the body; None if the client has left."""
         parts: list[bytes] = []
         size = 0
         deadline = time.monotonic() + _BODY_SECONDS

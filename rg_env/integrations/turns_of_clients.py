@@ -40,7 +40,7 @@ class Turns:
         self._forgot_at = 0.0
 
     def is_alone(self, name: str) -> bool:
-        """Whether no other client has asked for anything lately."""
+        """Return whether no other client has asked for anything lately."""
         self._forget()
         return not self._clients.keys() - {name}
 
@@ -93,7 +93,7 @@ class Turns:
                     has_given = True
 
     def _most(self, client: _Client) -> int:
-        """How many slots a client may have now."""
+        """Return how many slots a client may have now."""
         now = time.monotonic()
         # Work that still runs counts as well: slow work is known before it ends.
         slowest = min(client.running.values(), default=now)

@@ -151,7 +151,7 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
         return rollout.reward
 
     async def validate(self, runtime: vf.Runtime) -> bool | None:
-        """Whether the scorer gives the stored answer at least `solved_at`; None if there is none."""
+        """Return whether the scorer gives the stored answer at least `solved_at`; None if there is none."""
         # Some tasks have many right answers and store none.
         if not self.data.answer:
             return None

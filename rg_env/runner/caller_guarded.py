@@ -173,7 +173,7 @@ def _path_of(scorer: str | Callable[..., Any]) -> str:
 
 
 def _as_example(example: object) -> Example | None:
-    """The pair with a value as replies have it; None if it is no pair, or the value is no number."""
+    """Return the pair with a value as replies have it; None if it is no pair, or the value is no number."""
     if not isinstance(example, (tuple, list)) or len(example) != 2:
         return None
     arguments, value = example
@@ -184,7 +184,7 @@ def _as_example(example: object) -> Example | None:
 
 
 def workers_for(setting: int | str, cores: int) -> int:
-    """The number of workers that `workers` means.
+    """Return the number of workers that `workers` means.
 
     `auto` is half of the cores, because training, engines and the process that asks need the others, within two bounds:
     two, so that a slow answer does not stop all others; and 16, beyond which workers idle. Workers are started when

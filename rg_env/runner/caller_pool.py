@@ -82,7 +82,7 @@ _loops: dict[int, asyncio.AbstractEventLoop] = {}
 
 
 def wait_for[T](begin: Begin[T]) -> T:
-    """The result of this work; the calling thread waits."""
+    """Return the result of this work; the calling thread waits."""
     # Not a future of `concurrent.futures`: an exception from a signal handler can leave its lock taken for ever.
     finished: SimpleQueue[T] = SimpleQueue()
     give_up = begin(finished.put)
@@ -94,7 +94,7 @@ def wait_for[T](begin: Begin[T]) -> T:
 
 
 async def wait_for_async[T](begin: Begin[T]) -> T:
-    """The result of this work; the running event loop does other things meanwhile."""
+    """Return the result of this work; the running event loop does other things meanwhile."""
     loop = asyncio.get_running_loop()
     finished: asyncio.Future[T] = loop.create_future()
 
@@ -116,7 +116,7 @@ def _settle[T](finished: asyncio.Future[T], result: T) -> None:
 
 
 def wait[T](coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine in the private loop; the calling thread waits, even if it runs an event loop.
+    """Return the result of a coroutine in the private loop; the calling thread waits, even if it runs an event loop.
 
     Raises:
         ScorerPoolError: the private thread cannot start, or is the calling one, or the program is ending.
@@ -129,7 +129,7 @@ def wait[T](coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 async def wait_async[T](coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine in the private loop; the running event loop does other things meanwhile."""
+    """Return the result of a coroutine in the private loop; the running event loop does other things meanwhile."""
     task: asyncio.Task[T] = await wait_for_async(partial(_hand_over, coroutine))
     return task.result()
 
@@ -183,7 +183,7 @@ def _is_private_thread() -> bool:
 
 
 def _private_loop() -> asyncio.AbstractEventLoop:
-    """The loop of this process's private thread, which starts with the first call. Raises ScorerPoolError."""
+    """Return the loop of this process's private thread, which starts with the first call. Raises ScorerPoolError."""
     loop = _loops.get(os.getpid())
     return loop if loop is not None else _start_private_loop()
 
@@ -262,7 +262,7 @@ class ScorerPool:
         return self._failure == _CLOSED
 
     async def run[T](self, target: bytes, arguments: bytes, check: Callable[[object], T]) -> T:
-        """The result of one job, waiting for a worker as long as it takes. Runs in the private loop.
+        """Return the result of one job, waiting for a worker as long as it takes. Runs in the private loop.
 
         Args:
             target: pickled (module, function, …), as `child_process.serve_requests` takes it.
@@ -301,7 +301,7 @@ class ScorerPool:
 
     @asynccontextmanager
     async def _borrowed(self, target: bytes, *, is_new: bool) -> AsyncIterator[Worker]:
-        """A worker for one job. After an exception, which may mean that a reply is still to come, it is killed."""
+        """Lend a worker for one job. After an exception, which may mean that a reply is still to come, it is killed."""
         # The second attempt gets a new process, because all that are idle may have died of the same thing.
         worker = None if is_new else self._idle_worker(target)
         if worker is None:
@@ -319,7 +319,7 @@ class ScorerPool:
             self._keep_idle(worker)
 
     async def _ask(self, worker: Worker, target: bytes, arguments: bytes) -> object:
-        """The reply of one worker, which first makes ready for the target. Raises what `Worker.ask` raises."""
+        """Return the reply of one worker, which first makes ready for the target. Raises what `Worker.ask` raises."""
         # Made ready in a request of its own: the limits of the job begin after it.
         if not worker.is_forked_ready and target not in worker.ready_targets:
             await self._make_ready(worker, target)
@@ -466,7 +466,7 @@ def _call_if_alive(method: WeakMethod[Callable[[], None]]) -> None:
 
 
 def _end_of(code: int | None, server: ForkServer) -> str:
-    """How a server ended, as one line."""
+    """Say how a server ended, as one line."""
     if code is None:
         return "they did not answer in time"
     last_line = server.last_line()

@@ -97,7 +97,7 @@ class ForkServer:
             )
 
     async def fork(self) -> Worker:
-        """A new worker. Raises EOFError, OSError: there is none."""
+        """Return a new worker. Raises EOFError, OSError: there is none."""
         number = next(self._numbers)
         ours, theirs = socketpair()
         worker = Worker(ours, lambda: self._end_worker(number))
@@ -140,14 +140,14 @@ class ForkServer:
         self.process.wait()
 
     def last_line(self) -> str:
-        """The last line that the process wrote before it ended; empty if it wrote none."""
+        """Return the last line that the process wrote before it ended; empty if it wrote none."""
         self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - 4096))
         lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
         return one_line(lines[-1], LONGEST_REASON) if lines else ""
 
 
 def environment() -> dict[str, str]:
-    """The environment variables of the processes."""
+    """Return the environment variables of the processes."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     paths = [os.path.abspath(path) for path in sys.path]  # noqa: PTH100
     return inherited | {
@@ -187,7 +187,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
 
     def is_usable(self) -> bool:
-        """Whether the worker is there, and silent as it should be: what it says unasked is forged."""
+        """Return whether the worker is there, and silent as it should be: what it says unasked is forged."""
         try:
             self._sock.recv(1, MSG_PEEK)
         except BlockingIOError:  # nothing to read: neither a word nor the end
@@ -217,7 +217,7 @@ class Worker:
         _warn_about(tuple(f"{name} ({reason})" for name, reason in missing.items()))
 
     async def ask(self, target: bytes, arguments: bytes, limit: Limit) -> object:
-        """The reply to a request.
+        """Return the reply to a request.
 
         Raises:
             JobFailedError: no reply within the limit. It, EOFError, OSError, ProtocolError: discard the worker.
@@ -271,7 +271,8 @@ class Worker:
             timer.cancel()
 
     def _read(self) -> bytes | None:
-        """What the worker said, at most one message; None if it has said nothing. Raises EOFError: it has ended."""
+        """Read what the worker said, at most one message; None if it has said nothing. Raises EOFError: it has
+        ended."""
         # One `recv` is one message: a worker sends a line by a single call, and the buffers have room for it. Part of a
         # line comes from nobody but an answer, and `_decode` refuses it.
         try:

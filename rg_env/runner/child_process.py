@@ -52,7 +52,7 @@ def serve_requests(connection: socket.socket, answerers: dict[bytes, Answerer], 
 
 
 def make_ready(target: bytes) -> Answerer:
-    """What answers a target, a pickle of (module, function, …): the function makes it of the rest."""
+    """Make what answers a target, a pickle of (module, function, …): the function makes it of the rest."""
     module, function, *rest = pickle.loads(target)
     answerer: Answerer = getattr(importlib.import_module(module), function)(*rest)
     return answerer
@@ -64,7 +64,7 @@ def send(connection: socket.socket, message: object) -> None:
 
 
 def make_answerer(path: str) -> Callable[[bytes], Reply]:
-    """What answers calls of a function that `guarded` has: pickled arguments → its value, or how it raised."""
+    """Make what answers calls of a function that `guarded` has: pickled arguments → its value, or how it raised."""
     function = find_function(path)
 
     def answer(arguments: bytes) -> Reply:
@@ -78,13 +78,13 @@ def make_answerer(path: str) -> Callable[[bytes], Reply]:
 
 
 def find_function(path: str) -> Any:
-    """What `module:function` names."""
+    """Find what `module:function` names."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def plain_value(value: Any) -> Reply:
-    """A value as JSON has it, or the reason why it is none."""
+    """Return a value as JSON has it, or the reason why it is none."""
     plain = _plain_dict(value) if isinstance(value, dict) else number_of(value)
     if plain is None:
         return f"the scorer returned {value!r:.60}, which is no finite number and no small dict of finite numbers"
@@ -92,7 +92,8 @@ def plain_value(value: Any) -> Reply:
 
 
 def _plain_dict(values: dict[Any, Any]) -> dict[str, float] | None:
-    """The dict with floats; None if a key is no text, a value is no number, or the whole is too long for a reply."""
+    """Return the dict with floats; None if a key is no text, a value is no number, or the whole is too long for a
+    reply."""
     # A float of its own for each, because a value may be a subclass with any behavior.
     plain: dict[str, float] = {}
     for key, value in values.items():
@@ -104,7 +105,7 @@ def _plain_dict(values: dict[Any, Any]) -> dict[str, float] | None:
 
 
 def number_of(value: Any) -> float | None:
-    """A finite number as a float, whatever type of number or scalar array it is; None for anything else.
+    """Return a finite number as a float, whatever type of number or scalar array it is; None for anything else.
 
     >>> number_of(True), number_of(Decimal("0.5")), number_of(float("nan")), number_of("1.0")
     (1.0, 0.5, None, None)

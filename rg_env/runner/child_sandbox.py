@@ -99,7 +99,7 @@ class Sandbox:
         return self.missing
 
     def enter_before_forks(self, memory_bytes: int) -> None:
-        """What a process enters that still forks: limited memory, no privileges, Landlock. Never raises.
+        """Enter what a process can enter that still forks: limited memory, no privileges, Landlock. Never raises.
 
         Its forks enter all measures by `enter`, which also says what is missing. They may grow as far as it may.
         """
@@ -112,7 +112,8 @@ class Sandbox:
                 _landlock(_RESTRICT, self._ruleset, 0)
 
     def _memory_limit(self, bytes_more: int) -> list[tuple[int, int]]:
-        """The limit on address space. `statm` stays that of the process that opened it, of which this is a fork."""
+        """Return the limit on address space. `statm` stays that of the process that opened it, of which this is a
+        fork."""
         if self._statm is None:  # RLIMIT_AS has no effect outside Linux either
             return []
         pages = int(os.pread(self._statm, 100, 0).split()[0])
@@ -128,7 +129,7 @@ class Sandbox:
 
 
 def readable_paths() -> list[str]:
-    """What a scorer may read: Python's folders, those of the packages imported so far, the system's libraries.
+    """Return what a scorer may read: Python's folders, those of the packages imported so far, the system's libraries.
 
     Not the script's folder, nor the current one, although both may be in `sys.path`.
     """
@@ -184,14 +185,15 @@ _TCP, _SCOPES = 0b11, 0b11
 
 
 def landlock_abi() -> int:
-    """The version of Landlock in this kernel, at least 1. Raises OSError if there is no Landlock."""
+    """Return the version of Landlock in this kernel, at least 1. Raises OSError if there is no Landlock."""
     if sys.platform != "linux":
         raise OSError("needs Linux")
     return _landlock(_CREATE, None, 0, _CREATE_RULESET_VERSION)
 
 
 def make_ruleset(readable: list[str]) -> int:
-    """A descriptor of rules by which nothing but the given files, and what is below the given folders, can be read.
+    """Return a descriptor of rules by which nothing but the given files, and what is below the given folders, can be
+    read.
 
     Nothing can be written, created, renamed, removed or executed, as far as this kernel's Landlock has the right.
     Missing paths are skipped. Raises OSError if there is no Landlock.
@@ -230,7 +232,7 @@ def _as_register(value: int | bytes | None) -> Any:
 
 
 def sandbox_report() -> dict[str, str]:
-    """The measures of the sandbox, each with the reason why it does not hold on this machine, "" if it does.
+    """Return the measures of the sandbox, each with the reason why it does not hold on this machine, "" if it does.
 
     It holds if a process in the sandbox tried something forbidden and failed. Takes a second.
 

@@ -77,7 +77,7 @@ ONE_OF_VALUES: dict[str, tuple[tuple[int | None, int | None], int, tuple[int, ..
 
 
 def build(machine: str | None = None) -> bytes:
-    """The filter as a classic BPF program: instructions of 8 bytes each.
+    """Return the filter as a classic BPF program: instructions of 8 bytes each.
 
     Args:
         machine: as from `platform.machine()`; None: this one.
@@ -119,10 +119,10 @@ def install(program: bytes) -> None:
 
 
 def _if_number(number: int | None, instructions: list[bytes]) -> list[bytes]:
-    """The instructions for one call, which end with a return; none if the architecture does not have it."""
+    """Return the instructions for one call, which end with a return; none if the architecture does not have it."""
     return [] if number is None else [_do(_JEQ, number, 0, len(instructions)), *instructions]
 
 
 def _do(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """An instruction; a jump skips so many of the following ones."""
+    """Return an instruction; a jump skips so many of the following ones."""
     return struct.pack("=HBBI", code, if_true, if_false, operand)

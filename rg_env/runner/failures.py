@@ -52,7 +52,7 @@ class ProtocolError(Exception):
 
 
 def one_line(text: object, limit: int | None = None) -> str:
-    """A text, or the message of an exception, as one line of at most `limit` characters. Never raises.
+    """Return a text, or the message of an exception, as one line of at most `limit` characters. Never raises.
 
     An exception without a message becomes the name of its class. Control characters are escaped, so that the line
     cannot control a terminal, and so are lone surrogates, so that UTF-8 can encode it.
@@ -77,7 +77,7 @@ def _visible(character: str) -> str:
 
 
 def describe(error: BaseException, limit: int | None = None) -> str:
-    """An exception as one line, with its class unless it is a plain assertion. Never raises."""
+    """Return an exception as one line, with its class unless it is a plain assertion. Never raises."""
     # The name of a class is text of a user, too, and may have any characters.
     text, name = one_line(error), one_line(type(error).__name__)
     if isinstance(error, AssertionError) or text == name:
@@ -86,7 +86,7 @@ def describe(error: BaseException, limit: int | None = None) -> str:
 
 
 def reason_of(value: object) -> str:
-    """A text that a process sent, as one line of bounded length. Raises ProtocolError if it is none."""
+    """Return a text that a process sent, as one line of bounded length. Raises ProtocolError if it is none."""
     if not isinstance(value, str):
         raise ProtocolError("neither a number nor a reason")
     return one_line(value, LONGEST_REASON) or "no reason given"

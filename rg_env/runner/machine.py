@@ -16,7 +16,7 @@ _PR_SET_PDEATHSIG = 1
 
 @cache
 def libc() -> ctypes.CDLL:
-    """The C library. Loaded once and before any fork: it would take each fork a tenth of its time."""
+    """Return the C library. Loaded once and before any fork: it would take each fork a tenth of its time."""
     return ctypes.CDLL(None, use_errno=True)
 
 
@@ -33,7 +33,7 @@ def usable_cores() -> int:
 
 
 def _quotas(groups: Path, mount: Path) -> Iterator[float]:
-    """The limits of the control groups of a process and of those above them, in cores. Versions 1 and 2."""
+    """Yield the limits of the control groups of a process and of those above them, in cores. Versions 1 and 2."""
     with suppress(OSError):
         for line in groups.read_text().splitlines():
             # A line of version 1 names its controllers, that of version 2 none.

@@ -139,7 +139,7 @@ class Server:
                 os._exit(0)
 
     def _be_worker(self, connection: socket.socket, server: int) -> None:
-        """What a worker does: its first message is its pid, what its sandbox lacks, and whether it is forked ready."""
+        """Be a worker: the first message is its pid, what its sandbox lacks, and whether it is forked ready."""
         self._control.close()
         os.setpgid(0, 0)
         die_with_parent()

@@ -52,7 +52,7 @@ _MOST_ROWS = 40
 
 
 def _fill_rows(entry: Entry) -> Iterator[str]:
-    """Each row's missing digits in order, or the same digit in every blank."""
+    """Yield each row's missing digits in order, or the same digit in every blank."""
     # Bounded first: this runs in the caller's process, on entries that may come from anywhere.
     puzzle: Sequence[Sequence[int]] = entry["metadata"]["puzzle"]
     if len(puzzle) > _MOST_ROWS or any(len(row) > _MOST_ROWS for row in puzzle):

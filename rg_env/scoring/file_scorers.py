@@ -15,12 +15,12 @@ from rg_env.tasks.question_file import OWN_SCORERS, SCORER_KEY, is_allowed, is_c
 
 
 def exact(answer: str, row: Mapping[str, Any]) -> float:
-    """Whether two texts are equal, without whitespace around them."""
+    """Return whether two texts are equal, without whitespace around them."""
     return float(answer.strip() == row["answer"].strip())
 
 
 def number(answer: str, row: Mapping[str, Any]) -> float:
-    """Whether an answer is a number that is close to the right one."""
+    """Return whether an answer is a number that is close to the right one."""
     given, right = read_number(answer), read_number(row["answer"])
     if right is None:
         raise ValueError(f"the right answer is not a number: {row['answer']!r:.40}")

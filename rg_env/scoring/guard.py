@@ -404,7 +404,7 @@ def _is_board(entry: Entry, answer: str) -> bool:
 
 
 def _is_row(row: object) -> bool:
-    """Whether it is a list of 0 and 1."""
+    """Return whether it is a list of 0 and 1."""
     return isinstance(row, list) and all(cell in (0, 1) for cell in row)
 
 

@@ -117,7 +117,7 @@ def length_penalty(
     threshold: float = 0.75,
     correct_at: float = 0.5,
 ) -> list[float]:
-    """The scores of a group after the Atropos rule.
+    """Return the scores of a group after the Atropos rule.
 
     Args:
         max_length: M, in tokens, above 0.

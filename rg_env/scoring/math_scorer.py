@@ -12,7 +12,8 @@ from math_verify import parse, verify
 
 
 def math(answer: str, row: Mapping[str, Any]) -> float:
-    """Whether math-verify finds the same number, set or expression. Without its own timeouts: `guarded` has one."""
+    """Return whether math-verify finds the same number, set or expression. Without its own timeouts: `guarded` has
+    one."""
     # In $…$, since math-verify finds LaTeX only where it is marked as such.
     right = parse(f"${row['answer']}$", parsing_timeout=None)
     given = parse(f"${answer}$", parsing_timeout=None)

@@ -169,7 +169,7 @@ def _tags(text: str, format: ResponseFormat, start: int = 0) -> list[tuple[str, 
 
 
 def tag_spans(text: str, format: ResponseFormat = ResponseFormat.STRICT) -> list[Span]:
-    """All think and answer tags of a text in a format, in order."""
+    """Return all think and answer tags of a text in a format, in order."""
     return [span for _, span in _tags(text, format)]
 
 

@@ -340,7 +340,7 @@ def _target_of(task: str, config: Mapping[str, Any]) -> bytes:
 
 
 def _needs_fresh(task: str) -> bool:
-    """Whether each answer needs a process of its own: unless the task's class has `rg_env_fresh = False`."""
+    """Return whether each answer needs a process of its own: unless the task's class has `rg_env_fresh = False`."""
     # Not imported here: a user's module that registers the task has imported it.
     registry = sys.modules.get("reasoning_gym")
     if registry is None:
@@ -379,7 +379,7 @@ _shared: dict[tuple[Any, ...], Scorer] = {}
 
 
 def shared_scorer(settings: ScorerConfig) -> Scorer:
-    """The scorer of this process for these settings, created on first use and again after it was closed."""
+    """Return the scorer of this process for these settings, created on first use and again after it was closed."""
     key = (os.getpid(), *vars(settings).values())  # `dataclasses.astuple` copies each value, for every answer
     # Two threads may make one each: `setdefault` gives both the same, and the other never starts a process.
     scorer = _shared.get(key) or _shared.setdefault(key, Scorer(**asdict(settings)))

@@ -77,7 +77,7 @@ class CanaryCounts:
         self.wrong_solved += other.wrong_solved
 
     def metrics(self) -> dict[str, float]:
-        """The counts by the names of metrics; empty without a canary."""
+        """Return the counts by the names of metrics; empty without a canary."""
         if not self.scored:
             return {}
         return {
@@ -173,7 +173,7 @@ class Canaries:
             await task
 
     def _next(self, item: Item, text: str) -> Canary | None:
-        """The canary that goes beside this response; None if none is due, or none can be made of it."""
+        """Return the canary that goes beside this response; None if none is due, or none can be made of it."""
         # One that could not be made of a response is made of the next, but never more than one beside a response.
         self._owed = min(self._owed + _OF_STEP, 2 * self._responses_per_step)
         own = _own_answer(item)
@@ -206,7 +206,7 @@ class Canaries:
             answers.append(answer)
 
     def _other_answer(self, item: Item) -> str | None:
-        """The answer of another item of the task, the one that came last; None if all are that of this item."""
+        """Return the answer of another item of the task, the one that came last; None if all are that of this item."""
         own = canonical(_own_answer(item))
         for answer in reversed(self._answers[item.task]):
             if canonical(answer) != own:
@@ -230,7 +230,7 @@ class Canaries:
             logger.warning("canary: {}: the verifier is wrong", sentence)
 
     async def _score(self, canary: Canary) -> AnswerScore | None:
-        """The score; None if the machine had no CPU time for it, or no scorer could be started."""
+        """Return the score; None if the machine had no CPU time for it, or no scorer could be started."""
         config, item = self._config, canary.item
         scorer = shared_scorer(config.scorer)
         try:
@@ -248,7 +248,7 @@ class Canaries:
 
     # ------------------------------------------------------------------------------------------------- after a step
     def end_step(self) -> CanaryCounts:
-        """The counts of the step that has just ended."""
+        """Return the counts of the step that has just ended."""
         counts, self._step = self._step, CanaryCounts()
         self._last_steps.append(counts)
         self._total.add(counts)
@@ -291,7 +291,7 @@ class Canaries:
 
 
 def first_items(rows: Any) -> dict[str, list[Item]]:
-    """The first items of each task of a training set.
+    """Return the first items of each task of a training set.
 
     Args:
         rows: our dataset, or one of SkyRL's, whose first rows are searched.
@@ -312,7 +312,7 @@ def first_items(rows: Any) -> dict[str, list[Item]]:
 
 
 def _own_answer(item: Item) -> str:
-    """The answer that the item stores, corrected as for scoring; empty if it stores none."""
+    """Return the answer that the item stores, corrected as for scoring; empty if it stores none."""
     try:
         answer = corrected(item.entry).get("answer")
     except (LookupError, TypeError, AttributeError):  # rows may come from anywhere
@@ -321,7 +321,7 @@ def _own_answer(item: Item) -> str:
 
 
 def _with_answer(text: str, answer: str, config: RGDumpConfig) -> str | None:
-    """A response with another answer. One that violates the format becomes the thought of a well-formed one.
+    """Return a response with another answer. One that violates the format becomes the thought of a well-formed one.
 
     Returns:
         None if the answer cannot be told from the rest, because it contains a tag.

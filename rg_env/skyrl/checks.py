@@ -60,7 +60,7 @@ Check = Callable[[Any], Mistakes | None]
 def find_mistakes(
     cfg: Any, checks: Iterable[Check], tolerate: Callable[[UnavailableError], None] | None = None
 ) -> list[str]:
-    """What the checks find wrong, one line each.
+    """Return what the checks find wrong, one line each.
 
     Args:
         tolerate: called with what is not available on this machine, which is a mistake otherwise.
@@ -109,7 +109,7 @@ _LIMITS: dict[str, Mapping[str, Any]] = {
 
 
 def limits_of(setting: str) -> Mapping[str, Any]:
-    """The limits of one of SkyRL's settings, as `check_value` takes them; empty if only its type is checked."""
+    """Return the limits of one of SkyRL's settings, as `check_value` takes them; empty if only its type is checked."""
     return _LIMITS.get(setting) or _LIMITS.get(setting.rpartition(".")[2]) or {}
 
 
@@ -139,7 +139,8 @@ def check_model_paths(cfg: Any) -> Mistakes:
 
 
 def models_of(cfg: Any) -> dict[str, str]:
-    """Each model path with the setting that names it; SkyRL makes the policy the reference where none is named."""
+    """Return each model path with the setting that names it; SkyRL makes the policy the reference where none is
+    named."""
     # Reversed, so that a path that several roles share is named by the policy's setting, the last to be put in.
     named: dict[str, str] = {}
     for setting in reversed(MODELS):
@@ -295,7 +296,7 @@ _CPU_ADVICE = {
 
 
 def check_cpu(cfg: Any) -> Mistakes:
-    """What a run on the CPU cannot have."""
+    """Find what a run on the CPU cannot have."""
     for setting, values in _ON_CPU.items():
         if value_of(cfg, setting) not in values:
             right = " or ".join(str(value).lower() for value in values)

@@ -90,7 +90,7 @@ class RGDumpEnv(BaseTextEnv):
         return self._fill(action, verdict, 0.0)
 
     def _question(self, action: str) -> tuple[Any, ...]:
-        """The arguments of `Scorer.score_response`."""
+        """Return the arguments of `Scorer.score_response`."""
         return self.item.entry, action, self.item.config, self.config.prefilled_think, self.config.format
 
     def _fill(self, action: str, verdict: Verdict, reward: float) -> BaseTextEnvStepOutput:
@@ -103,7 +103,7 @@ class RGDumpEnv(BaseTextEnv):
         return BaseTextEnvStepOutput(observations=[], reward=reward, done=True, metadata=metadata)
 
     def get_metrics(self) -> dict[str, Any]:
-        """The verdict as one flat dict; empty before `step`."""
+        """Return the verdict as one flat dict; empty before `step`."""
         if self.verdict is None:
             return {}
         parsed, scored = self.verdict.parsed, self.verdict.scored
@@ -144,7 +144,7 @@ class RGDumpEnv(BaseTextEnv):
 
 
 def as_config(env_config: object) -> RGDumpConfig:
-    """The settings, of any type that SkyRL passes.
+    """Return the settings, of any type that SkyRL passes.
 
     Stock SkyRL has no `rg_dump` in its config and passes an empty mapping, which means the defaults.
 

@@ -57,7 +57,8 @@ class RGExperiment(BasePPOExp):
     reports: Reports = Reports()
 
     def get_eval_dataset(self) -> EvalSet | PromptDataset | None:
-        """The fixed evaluation set, which is made while the models are loaded, or the files of `data.val_data`."""
+        """Return the fixed evaluation set, which is made while the models are loaded, or the files of
+        `data.val_data`."""
         if self.cfg.trainer.eval_interval <= 0:
             return None
         if self.cfg.data.val_data:
@@ -129,7 +130,7 @@ class RGExperiment(BasePPOExp):
         return dataset
 
     def get_trainer(self, **kwargs: Any) -> RGTrainer | RGFullyAsyncTrainer:
-        """The trainer of the loop that SkyRL's `trainer.fully_async.enabled` selects."""
+        """Return the trainer of the loop that SkyRL's `trainer.fully_async.enabled` selects."""
         trainer_class = RGFullyAsyncTrainer if self.cfg.trainer.fully_async.enabled else RGTrainer
         trainer: RGTrainer | RGFullyAsyncTrainer = trainer_class(**kwargs)
         trainer.reports = self.reports
@@ -224,14 +225,14 @@ def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
 
 
 def _with_settings(error: Exception, cfg: RGTrainConfig) -> RGEnvError | None:
-    """An error of SkyRL's with the settings to change, if it names none; None for any other error."""
+    """Return an error of SkyRL's with the settings to change, if it names none; None for any other error."""
     message = str(error).partition("\n")[0]  # what follows may be a traceback, with code that is no message
     advice = suggestion(message, cfg)
     return ConfigError(f"{one_line(message, _REASON)}; {advice}") if advice else None
 
 
 def training_class(cfg: RGTrainConfig) -> type[RGExperiment]:
-    """The experiment that trains: ours, or the one that `experiment_class` names.
+    """Return the experiment that trains: ours, or the one that `experiment_class` names.
 
     Raises:
         ConfigError: it is no subclass of ours. UserCodeError: it cannot be loaded.

@@ -73,7 +73,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         self._has_failed = False
 
     def take_evaluation(self) -> Tally:
-        """The tally of the evaluation that has just ended: of all its groups since the last call."""
+        """Return the tally of the evaluation that has just ended: of all its groups since the last call."""
         taken, self._evaluation = self._evaluation, Tally(self.config)
         return taken
 

@@ -79,7 +79,7 @@ def origin_of(batch: GeneratorInput, writer: DumpWriter | None, engine: Any, cal
 
 
 def with_slots(batch: GeneratorInput) -> GeneratorInput:
-    """The input of a call, in which each row of rg_dump has a `Rollout` that its environment fills.
+    """Return the input of a call, in which each row of rg_dump has a `Rollout` that its environment fills.
 
     Raises:
         ConfigError: a row of rg_dump has no item.
@@ -103,7 +103,8 @@ def with_slots(batch: GeneratorInput) -> GeneratorInput:
 def fill_groups(
     batch: GeneratorInput, output: GeneratorOutput, *, dialogs: Sequence[Dialog], tokenizer: Any, began: float
 ) -> list[Group]:
-    """The groups of a call in order of appearance, with everything that the output says filled into their rollouts.
+    """Return the groups of a call in order of appearance, with everything that the output says filled into their
+    rollouts.
 
     Args:
         batch: from `with_slots`.
@@ -161,8 +162,8 @@ def fill_groups(
 def record_groups(
     origin: Origin, groups: Sequence[Group], output: GeneratorOutput, solved_at: Mapping[str, float]
 ) -> list[GroupRecord]:
-    """The records of a call's groups. In training, lists are put into the output that say of each row: `groups`, the
-    record of its group, `group_ids`, the id of that, and `masked`, whether the row is kept out of the loss.
+    """Return the records of a call's groups. In training, lists are put into the output that say of each row: `groups`,
+    the record of its group, `group_ids`, the id of that, and `masked`, whether the row is kept out of the loss.
 
     SkyRL slices and concatenates these lists as all others. Step-wise rows have a `trajectory_id`; here all have.
 
@@ -188,7 +189,7 @@ def record_groups(
 
 
 def _names_and_rows(batch: GeneratorInput, output: GeneratorOutput) -> tuple[Sequence[TrajectoryID], list[range]]:
-    """The id and the output rows of each rollout that was asked for."""
+    """Return the id and the output rows of each rollout that was asked for."""
     if "group_ids" in output:
         raise RGEnvError("the groups of this batch are recorded already: use one Recorder for a run")
     asked, returned = batch.get("trajectory_ids"), output.get("trajectory_ids")
@@ -257,7 +258,7 @@ def _total(reward: float | Sequence[float]) -> float:
 
 
 def _stopwatch(output: GeneratorOutput, rows: range, began: float) -> Stopwatch | None:
-    """The times that SkyRL measured, if it did, with the beginning of the call as the rollout's."""
+    """Return the times that SkyRL measured, if it did, with the beginning of the call as the rollout's."""
     times = output.get("trajectory_generation_times")
     splits = output.get("trajectory_time_splits") or {}
     if not times or not rows:

@@ -95,7 +95,7 @@ def explaining_a_slow_start() -> Iterator[None]:
 
 
 def on_this_node(task: Any) -> Any:
-    """A Ray task, to be run on the node of this process.
+    """Return a Ray task, to be run on the node of this process.
 
     Raises:
         ConfigError: this node offers Ray no CPU, so the task would wait forever.

@@ -56,7 +56,7 @@ def _shuffled(rows: int, seed: int, epoch: int) -> list[int]:
 
 
 def _number_of(uid: str) -> int:
-    """The number of a row of a run."""
+    """Return the number of a row of a run."""
     return int(uid.rpartition("#")[2])
 
 
@@ -149,7 +149,7 @@ class TrainLoader(DataLoader[Example]):
                 yield list(batch)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs; it becomes part of SkyRL's checkpoint."""
+        """Return what a resumed run needs; it becomes part of SkyRL's checkpoint."""
         return {"settings": self._settings, "epoch": self.epoch, "place": self._place}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -181,7 +181,7 @@ class AsyncRows(_AsyncDataloader):
         self._rows = iter(loader)
 
     async def get_next_non_consumed_data(self) -> list[dict[str, Any]] | None:
-        """A batch of one row, or None at the end of the epoch."""
+        """Return a batch of one row, or None at the end of the epoch."""
         # Many rollouts ask at the same time, and an iterator serves one caller at a time.
         async with self._lock:
             return await asyncio.to_thread(next, self._rows, None)
@@ -195,7 +195,7 @@ class AsyncRows(_AsyncDataloader):
     def load_state_from_checkpoint(
         self, consumed_data_uids_set: set[str], filtered_data_uids_set: set[str] | None = None
     ) -> None:
-        """Which rows of the epoch were used up. SkyRL has called `load_state_dict` of the loader before."""
+        """Read which rows of the epoch were used up. SkyRL has called `load_state_dict` of the loader before."""
         self._consumed_data_uids, self._filtered_data_uids = consumed_data_uids_set, filtered_data_uids_set or set()
         self._begin_epoch(self._loader.epoch)
 

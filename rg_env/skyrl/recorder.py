@@ -86,7 +86,7 @@ class Recorder(GeneratorInterface):
 
 
 def open_dump(cfg: SkyRLTrainConfig, folder: str | Path) -> DumpWriter:
-    """The dump of a run of SkyRL's own trainers, every text of it. A resumed run continues its dump.
+    """Return the dump of a run of SkyRL's own trainers, every text of it. A resumed run continues its dump.
 
     Args:
         cfg: the settings of the run, which the manifest gets.
@@ -103,7 +103,7 @@ def open_dump(cfg: SkyRLTrainConfig, folder: str | Path) -> DumpWriter:
 
 
 def resumes(cfg: SkyRLTrainConfig) -> bool:
-    """Whether SkyRL will load one of this run's own checkpoints.
+    """Return whether SkyRL will load one of this run's own checkpoints.
 
     With `latest` it starts from scratch if there is none; with `from_path` it may start from another run's.
     """

@@ -20,7 +20,7 @@ from rg_env.errors import as_typed, refuse
 
 
 def check_resumption(cfg: Any) -> Iterator[tuple[str, str]]:
-    """The settings, and what would be right, with which a run cannot be resumed."""
+    """Yield the settings with which a run cannot be resumed, and what would be right."""
     trainer, path = cfg.trainer, str(cfg.trainer.resume_path or "")
     if trainer.resume_mode == "from_path" and "global_step_" not in Path(path).name:
         yield "trainer.resume_path", "trainer.resume_mode=from_path needs a checkpoint, such as …/global_step_40"
@@ -32,7 +32,7 @@ def check_resumption(cfg: Any) -> Iterator[tuple[str, str]]:
 
 
 def finished_at(cfg: Any) -> int | None:
-    """The last step of the run that `latest` would resume, if there is nothing left to train; else None.
+    """Return the last step of the run that `latest` would resume, if there is nothing left to train; else None.
 
     SkyRL would start everything, evaluate and, with `max_training_steps`, train one step more. Not recognized: a run on
     files that is limited by its epochs, because how many of their rows are too long is not known yet.
@@ -52,7 +52,8 @@ def finished_at(cfg: Any) -> int | None:
 
 
 def step_in(ckpt_path: str | Path) -> int | None:
-    """The step of the newest checkpoint in a folder or behind a URL, as SkyRL notes it; None if there is none."""
+    """Return the step of the newest checkpoint in a folder or behind a URL, as SkyRL notes it; None if there is
+    none."""
     try:
         # A missing file is read as an empty one, which is no number, either.
         return int(read_beside(ckpt_path, "latest_ckpt_global_step.txt") or b"")
@@ -163,7 +164,7 @@ def check_same_experiment(cfg: Any) -> None:
 
 
 def as_settings(cfg: Any) -> dict[str, Any]:
-    """All settings as JSON has them, for the file of the run."""
+    """Return all settings as JSON has them, for the file of the run."""
     # As the file of an earlier attempt gives them back, to compare both: lists for tuples, text for enums.
     return dict(json.loads(json.dumps(dataclasses.asdict(cfg), default=str)))
 
@@ -186,7 +187,7 @@ def _is_defining(setting: str) -> bool:
 
 
 def _is_expected(setting: str) -> bool:
-    """Whether a run is usually continued with another value."""
+    """Return whether a run is usually continued with another value."""
     return setting.startswith("trainer.resume_")
 
 

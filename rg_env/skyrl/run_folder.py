@@ -102,12 +102,12 @@ class RunFolder:
 
 
 def is_folder_name(name: str) -> bool:
-    """Whether a run's name can be that of its folder."""
+    """Return whether a run's name can be that of its folder."""
     return name.strip() not in ("", ".", "..") and "/" not in name
 
 
 def _shared_folder(cfg: Any, given: Collection[str], typed: Collection[str]) -> tuple[Path | None, dict[str, str]]:
-    """The folder that the paths of a recipe share, and the names of all paths that are in it.
+    """Return the folder that the paths of a recipe share, and the names of all paths that are in it.
 
     A path that nobody has set is there, too. If nobody has set any, all are in one of our own.
     """
@@ -132,7 +132,7 @@ def _shared_folder(cfg: Any, given: Collection[str], typed: Collection[str]) -> 
 
 # ------------------------------------------------------------------------------------------------- which run it is
 def _newest_run_with_checkpoint(link: Path, checkpoints: str) -> Path | None:
-    """The run that the link names, or without a link the newest by its name; None if it has no checkpoint.
+    """Return the run that the link names, or without a link the newest by its name; None if it has no checkpoint.
 
     Raises:
         ConfigError: there is a folder with a checkpoint in the link's place.
@@ -164,7 +164,7 @@ def _runs_named(link: Path) -> Iterator[Path]:
 
 
 def _is_our_link(link: Path) -> bool:
-    """Whether a link names a run beside it, as those do that rg_env makes."""
+    """Return whether a link names a run beside it, as those do that rg_env makes."""
     if not link.is_symlink():
         return False
     target = os.readlink(link)  # noqa: PTH115  # as text
@@ -172,7 +172,8 @@ def _is_our_link(link: Path) -> bool:
 
 
 def _folder_of_the_run_in(ckpt_path: str) -> Path | None:
-    """The folder with the dump of the run whose checkpoints are in a folder of the user's own; None if unknown."""
+    """Return the folder with the dump of the run whose checkpoints are in a folder of the user's own; None if
+    unknown."""
     if step_in(ckpt_path) is None:
         return None
     settings: Any = (read_run_file(ckpt_path) or {}).get("settings")
@@ -198,7 +199,7 @@ def _link(link: Path, folder: Path) -> None:
 
 # ----------------------------------------------------------------------------------------------------------- checks
 def check_run_name(cfg: Any) -> Iterator[tuple[str, str]]:
-    """A name that cannot be that of a folder."""
+    """Refuse a name that cannot be that of a folder."""
     if not is_folder_name(cfg.trainer.run_name):
         yield _NAME, "it names the run's folder; write a name without slashes"
 
@@ -239,7 +240,7 @@ def refuse_what_is_of_another_run(cfg: Any, folder: RunFolder) -> None:
 
 
 def _last_step_below(path: str) -> int:
-    """The highest N of the folders global_step_N in a local folder; 0 if there is none."""
+    """Return the highest N of the folders global_step_N in a local folder; 0 if there is none."""
     if "://" in path or not Path(path).is_dir():
         return 0
     matches = [_STEP.fullmatch(entry.name) for entry in Path(path).iterdir()]

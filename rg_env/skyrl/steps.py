@@ -19,7 +19,7 @@ _SHOWN = {
 
 
 def numbers_line(metrics: Mapping[str, float]) -> str:
-    """The trainer's numbers that people are shown: `loss 0.012 KL 0.0031 gradient norm 0.45`."""
+    """Return the trainer's numbers that people are shown: `loss 0.012 KL 0.0031 gradient norm 0.45`."""
     numbers = {name: metrics[key] for key, name in _SHOWN.items() if key in metrics}
     return " ".join(f"{name} {number:.3g}" for name, number in numbers.items())
 
@@ -68,7 +68,7 @@ class StepTracking:
 
 
 def _as_number(value: Any) -> float | None:
-    """The value as a float; None if it is no number, or several."""
+    """Return the value as a float; None if it is no number, or several."""
     if hasattr(value, "item"):  # numpy and torch
         try:
             value = value.item()

@@ -190,7 +190,7 @@ class Tally:
         return "other" if any(base_scores) else "all wrong"
 
     def total(self, environment: str | None = None) -> Counts:
-        """The counts of all groups, or of those of one environment."""
+        """Return the counts of all groups, or of those of one environment."""
         result = Counts()
         for (of_environment, _), counts in self._of_tasks.items():
             if environment in (None, of_environment):
@@ -227,7 +227,7 @@ class Tally:
         return result
 
     def means_line(self) -> str:
-        """The means as text: `reward 0.50 solved 25% format 100%`."""
+        """Return the means as text: `reward 0.50 solved 25% format 100%`."""
         parts = []
         for name, mean in self.means.items():
             shown = f"{mean:.2f}" if name == "reward" else rate(mean)
@@ -235,7 +235,7 @@ class Tally:
         return " ".join(parts)
 
     def groups_line(self) -> str:
-        """The counts as one line; empty if there was no group."""
+        """Return the counts as one line; empty if there was no group."""
         total = self.total()
         if not total.groups:
             return ""
@@ -255,8 +255,8 @@ class Tally:
 
 
 def named_shares(counts: Counts, task: str) -> dict[str, float]:
-    """The shares of a task, or of all tasks together (`""`), which have their zeros. SkyRL puts `environment/` before
-    the names."""
+    """Return the shares of a task, or of all tasks together (`""`), which have their zeros. SkyRL puts `environment/`
+    before the names."""
     prefix = f"rg_dump/{task}" if task else "rg_dump"
     return counts.shares(prefix, with_zeros=not task)
 
@@ -281,7 +281,7 @@ def write_over(metrics: dict[str, Any], tally: Tally, prefix: str = "") -> None:
 
 
 def is_unsolved(group: GroupRecord, solved_at: float) -> bool:
-    """Whether a group of rg_dump has responses, and none of them is solved."""
+    """Return whether a group of rg_dump has responses, and none of them is solved."""
     if group.environment != RG_DUMP:
         return False
     responses = answered(group.rollouts)
@@ -289,8 +289,8 @@ def is_unsolved(group: GroupRecord, solved_at: float) -> bool:
 
 
 def why_every_reward_call_failed(groups: Iterable[GroupRecord]) -> str:
-    """The commonest failure of the user's reward function, if it was called for these groups and returned nothing
-    usable for any; else empty."""
+    """Return the commonest failure of the user's reward function, if it was called for these groups and returned
+    nothing usable for any; else empty."""
     errors = Counter[str]()
     for group in groups:
         for rollout in group.rollouts:

@@ -126,7 +126,7 @@ def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None
 
 
 def load_config(args: Iterable[str]) -> RGTrainConfig:
-    """The config of `load_run`. Raises as it does."""
+    """Return the config of `load_run`. Raises as it does."""
     return load_run(args).cfg
 
 
@@ -159,7 +159,7 @@ def _build(kind: type[RGTrainConfig], values: Mapping[str, Any]) -> RGTrainConfi
 
 
 def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[str]]:
-    """The values of settings, the names of those that are not from files, and what is wrong with others.
+    """Return the values of settings, the names of those that are not from files, and what is wrong with others.
 
     Raises ConfigError for a file that cannot be read, and for wrong `imports`, without which tasks are unknown.
     """
@@ -262,5 +262,5 @@ def _absolute(path: str) -> str:
 
 
 def _absolute_if_it_exists(path: str) -> str:
-    """The absolute path of a file or folder; the name of a model or data set on a hub stays as it is."""
+    """Return the absolute path of a file or folder; the name of a model or data set on a hub stays as it is."""
     return _absolute(path) if Path(path).expanduser().exists() else path

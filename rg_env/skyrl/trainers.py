@@ -128,7 +128,7 @@ class RecordingTrainer:
         return data
 
     def _with_those_left_alone(self, data: TrainingInputBatch, masked: Sequence[bool]) -> list[bool]:
-        """The masked rows, and those of a trajectory whose group has no other one that is not masked.
+        """Return the masked rows, and those of a trajectory whose group has no other one that is not masked.
 
         It has nothing to be compared with, and SkyRL would take its reward for the advantage.
         """
@@ -174,7 +174,7 @@ class RecordingTrainer:
 
 
 def _uid_of_each_copy(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
-    """The uids of a batch's rows, made unique to each copy of a group: `17`, then `17#1`, …
+    """Return the uids of a batch's rows, made unique to each copy of a group: `17`, then `17#1`, …
 
     In SkyRL 0.4.0, the copies of a group (`replace`) have its uid, so that SkyRL refuses its own batch: it expects one
     group per uid. A row belongs to the next copy if its trajectory has been complete before.
@@ -193,7 +193,7 @@ def _uid_of_each_copy(output: GeneratorOutput, uids: Sequence[str]) -> list[str]
 
 
 def _groups_of(output: GeneratorOutput) -> list[GroupRecord]:
-    """The groups that the rows of an output are of, each once."""
+    """Return the groups that the rows of an output are of, each once."""
     records: Sequence[GroupRecord] = output.get("groups") or ()
     # A dict keeps the order of the rows.
     return list({record.group_id: record for record in records}.values())
@@ -262,7 +262,7 @@ class RGTrainerMixin(RecordingTrainer):
         self.reports.send(line=line, step=step, total=total, **facts, **tally.means)
 
     def _symptoms(self) -> list[str]:
-        """What is wrong with the training so far, one line each."""
+        """Return what is wrong with the training so far, one line each."""
         trained_on = self.generator.config.train_unsolved
         phantoms = phantom_line(self._phantoms, self._groups_trained, trained_on=trained_on)
         if phantoms and trained_on:
@@ -396,7 +396,7 @@ class RGTrainerMixin(RecordingTrainer):
         return super().postprocess_generator_output(generator_output, uids, *args, **kwargs)
 
     def _unsolved_in(self, output: GeneratorOutput, uids: Sequence[str]) -> set[str]:
-        """The uids of the groups that `train_unsolved: false` keeps out of the loss."""
+        """Return the uids of the groups that `train_unsolved: false` keeps out of the loss."""
         solved_at = self.generator.config.solved_at
         groups: Sequence[GroupRecord] = output["groups"]
         return {uid for uid, group in zip(uids, groups, strict=True) if is_unsolved(group, solved_at)}

@@ -151,7 +151,7 @@ def _up_to_the_last_turn(messages: Sequence[Message]) -> list[Message]:
 
 
 def _tokens_of_turns(count: int, output: GeneratorOutput, rows: range) -> list[int | None]:
-    """The lengths of the runs of ones in the loss masks, if there are as many as turns."""
+    """Return the lengths of the runs of ones in the loss masks, if there are as many as turns."""
     lengths: list[int | None] = []
     for row in rows:
         lengths += [length for is_models, length in _runs(output["loss_masks"][row]) if is_models]
@@ -188,13 +188,13 @@ def _decoded_turns(output: GeneratorOutput, rows: range, tokenizer: Any) -> Turn
 
 
 def _runs(mask: Sequence[int]) -> Iterator[tuple[bool, int]]:
-    """The runs of equal values: whether the tokens are the model's, and how many there are."""
+    """Yield the runs of equal values: whether the tokens are the model's, and how many there are."""
     for is_models, run in itertools.groupby(mask, key=bool):
         yield is_models, len(list(run))
 
 
 def without_end(text: str, tokenizer: Any) -> str:
-    """A response without the end token, which SkyRL's HTTP client may leave and a chat template adds again."""
+    """Return a response without the end token, which SkyRL's HTTP client may leave and a chat template adds again."""
     for name in ("eos_token", "pad_token"):
         end = getattr(tokenizer, name, None)
         if isinstance(end, str) and end:

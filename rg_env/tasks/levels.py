@@ -127,7 +127,7 @@ def _record() -> dict[str, Any]:
 
 @functools.cache
 def attributes_of(task: str) -> tuple[Attribute, ...]:
-    """All attributes of a task's curriculum with all of their levels; empty if it has none."""
+    """Return all attributes of a task's curriculum with all of their levels; empty if it has none."""
     curriculum_class = reasoning_gym().factory.CURRICULA.get(task)
     if curriculum_class is None:
         return ()

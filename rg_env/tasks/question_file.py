@@ -138,7 +138,7 @@ def allow_modules(names: Iterable[str]) -> None:
 
 
 def is_allowed(scorer: str) -> bool:
-    """Whether an entry, which may come from anywhere, may have its answers scored by this function."""
+    """Return whether an entry, which may come from anywhere, may have its answers scored by this function."""
     return scorer in OWN_SCORERS or scorer in _allowed or scorer.rpartition(".")[0] in _allowed
 
 
@@ -277,5 +277,5 @@ def read_number(text: str) -> Fraction | None:
 
 
 def is_close(number: Fraction, right: Fraction, tolerance: float) -> bool:
-    """Whether a number differs from the right one by at most `tolerance`, relative to the right one."""
+    """Return whether a number differs from the right one by at most `tolerance`, relative to the right one."""
     return abs(number - right) <= Fraction(tolerance) * abs(right)

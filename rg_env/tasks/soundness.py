@@ -65,8 +65,7 @@ OFTEN_FREE: dict[str, str] = {
     "aiw": "the last number of the question plus 1 is right on more than half of the items",
     "game_of_life_halting": "False if two living cells lie side by side, else True, is right on 0.95 of the items",
     "modulo_grid": "❌ in the single hole is right on more than nine of ten items (set max_holes higher)",
-    "number_sequence": "there are some 300 different questions in 500, and the answer to the most similar of 200 is right "
-    "on 0.57 of other items",
+    "number_sequence": "the answer to the most similar of 200 questions is right on 0.57 of other items",
     "pool_matrix": "a copy of the matrix is right on a third of the items, those with kernel size 1 (set "
     "min_pool_size: 2)",
     "prime_factorization": "one division by 2, 3 or 5 is right on a fifth of the items (set min_value higher)",
@@ -153,7 +152,7 @@ def check_audited() -> None:
 
 
 def in_default_mix(task: str) -> bool:
-    """Whether a task is used when no mix is given."""
+    """Return whether a task is used when no mix is given."""
     return task not in OFTEN_FREE and soundness_of(task) is not Soundness.UNSOUND
 
 

@@ -125,7 +125,7 @@ class Screen:
             self.line(line)
 
     def panel(self) -> Panel:
-        """The run at this moment."""
+        """Return the run at this moment."""
         grid = Table.grid(padding=(0, 2), expand=True)
         grid.add_column(style="bold", no_wrap=True)
         grid.add_column(ratio=1, overflow="fold")
@@ -196,7 +196,7 @@ class Screen:
 
 
 def ending(facts: Mapping[str, Any], code: int, args: Sequence[str], began: float) -> Iterator[RenderableType]:
-    """What to print after a run, line by line: see `Screen.facts` and `Screen.end`."""
+    """Yield what to print after a run, line by line: see `Screen.facts` and `Screen.end`."""
     if "finished" in facts:
         yield facts["finished"]
     elif code in AT_THE_END:
@@ -218,7 +218,7 @@ def ending(facts: Mapping[str, Any], code: int, args: Sequence[str], began: floa
 
 
 def _about_dump(facts: Mapping[str, Any], *, with_table: bool) -> Iterator[RenderableType]:
-    """What was learned: the first and the last evaluation, or all steps together. Then where the dump is."""
+    """Yield what was learned: the first and the last evaluation, or all steps together. Then where the dump is."""
     import polars as pl
 
     from rg_env.analysis import statistics
@@ -251,7 +251,8 @@ def _how_to_continue(facts: Mapping[str, Any], args: Sequence[str]) -> str:
 
 
 def curve(values: Sequence[float], width: int, *, ascii_only: bool = False) -> str:
-    """A small curve, from 0 or the least value to 1 or the largest; if there is no room, of means of equal parts.
+    """Return a small curve, from 0 or the least value to 1 or the largest; if there is no room, of means of equal
+    parts.
 
     >>> curve([0, 0.5, 1], 10)
     '▁▅█'
@@ -265,7 +266,7 @@ def curve(values: Sequence[float], width: int, *, ascii_only: bool = False) -> s
 
 
 def since(moment: float) -> str:
-    """The time since a moment of `time.monotonic`, as `0:01:05`."""
+    """Return the time since a moment of `time.monotonic`, as `0:01:05`."""
     return str(timedelta(seconds=round(time.monotonic() - moment)))
 
 

@@ -52,7 +52,7 @@ _SETTINGS = {
 
 
 def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float | None = None) -> str:
-    """The report as HTML; the same dump gives the same text.
+    """Return the report as HTML; the same dump gives the same text.
 
     Args:
         dump: from `open_run`, or a part of it. Statistics come from its ledger or, without one, from its texts, without
@@ -95,7 +95,7 @@ def write_report(dump: Dump, out: str | Path, *, force: bool = False, **options:
 
 
 def _facts(run: Run | None) -> dict[str, Any]:
-    """What the page says of a run, without host and paths, because reports are shared."""
+    """Return what the page says of a run, without host and paths, because reports are shared."""
     if run is None:
         return {"settings": []}
     manifest = run.manifest or {}
@@ -104,7 +104,7 @@ def _facts(run: Run | None) -> dict[str, Any]:
 
 
 def _settings(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The settings that the page shows, each with what it calls it."""
+    """Yield the settings that the page shows, each with what it calls it."""
     mix = manifest.get("task_mix")
     if isinstance(mix, Mapping) and mix:
         tasks = [str(task) for task in mix]
@@ -122,7 +122,7 @@ def _settings(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _notes(dump: Dump, measured: Measured) -> Iterator[str]:
-    """How the statistics were computed, and what they lack."""
+    """Yield how the statistics were computed, and what they lack."""
     if dump.conditions:
         yield f"Only rollouts with {' AND '.join(condition.text for condition in dump.conditions)}."
     for remark in dump.findings().summary():
@@ -144,7 +144,7 @@ def _notes(dump: Dump, measured: Measured) -> Iterator[str]:
 
 
 def _notes_on_groups(groups: list[Group], stride: int, total: int) -> Iterator[str]:
-    """What the browser of groups lacks."""
+    """Yield what the browser of groups lacks."""
     with_text = sum("prompt" in group for group in groups)
     note = f"The browser has all {total:,} groups"
     if len(groups) < total:

@@ -34,7 +34,8 @@ _TRAINER = {
 
 
 def sections(measured: Measured) -> list[dict[str, Any]]:
-    """The statistics of every run, phase and environment, in the order in which runs were read, train before eval.
+    """Return the statistics of every run, phase and environment, in the order in which runs were read, train before
+    eval.
 
     Each has `run_id`, `phase`, `environment`, `headline` (its row of `statistics`, and as `solved_at` the scores from
     which its rollouts are solved: one, unless groups differ) and tables by columns: `tasks`;
@@ -75,7 +76,8 @@ def sections(measured: Measured) -> list[dict[str, Any]]:
 def trainer_numbers(
     measured: Measured, numbers: Mapping[tuple[str, int], Mapping[str, float | None]]
 ) -> dict[str, list[Any]]:
-    """The trainer's own numbers (of `step_numbers`) at the training steps of `measured`, with points as in `sections`.
+    """Return the trainer's own numbers (of `step_numbers`) at the training steps of `measured`, with points as in
+    `sections`.
 
     A table by columns with a row per run, name and point: the mean `value`, the smallest `low`, the largest `high`.
     """
@@ -97,8 +99,8 @@ def trainer_numbers(
 
 
 def _points(groups: pl.DataFrame) -> pl.DataFrame:
-    """The points of charts: for each section and step (`own_step`) the first and the last step that are shown as one,
-    `step` and `last_step`; training has at most `MAX_POINTS`.
+    """Return the points of charts: for each section and step (`own_step`) the first and the last step that are shown as
+    one, `step` and `last_step`; training has at most `MAX_POINTS`.
     """
     step = pl.col("own_step")
     rank = step.rank("dense").over(_SECTION)
@@ -113,7 +115,7 @@ def _points(groups: pl.DataFrame) -> pl.DataFrame:
 
 
 def _merge(frame: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
-    """The rows with the first and last step of their point in place of their own; null if they have none."""
+    """Return the rows with the first and last step of their point in place of their own; null if they have none."""
     own = frame.select(*_SECTION, own_step="step")
     place = own.join(points, on=[*_SECTION, "own_step"], how="left", maintain_order="left")
     return frame.with_columns(place.select(*_POINT))
@@ -125,14 +127,14 @@ def _named(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _heat(groups: pl.DataFrame) -> pl.DataFrame:
-    """The solve rate of each task at each point."""
+    """Return the solve rate of each task at each point."""
     solved, count = (pl.col(f"solve_rate:{part}").sum() for part in ("total", "count"))
     cells = groups.drop_nulls("step").group_by(*_SECTION, "task", *_POINT)
     return _named(cells.agg(solve_rate=solved / count, groups=pl.len())).sort("task", "step")
 
 
 def _lengths(rollouts: pl.DataFrame) -> pl.DataFrame:
-    """The bars of the histogram of lengths: which share of the correct and of the wrong rollouts is in each."""
+    """Return the bars of the histogram of lengths: which share of the correct and of the wrong rollouts is in each."""
     length, solved = pl.col("response_tokens"), pl.col("solved")
     # Tokens for each bar: the least with which there are not too many bars.
     width = ((length.max() - 1) // LENGTH_BARS + 1).clip(1).over(_SECTION)

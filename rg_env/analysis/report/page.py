@@ -28,7 +28,7 @@ therefore rounded to significant digits, after a tiny shift, because a mean may 
 
 
 def page(title: str, summary: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> str:
-    """The report; the summary is the data of charts and tables, the groups are that of the browser."""
+    """Return the report; the summary is the data of charts and tables, the groups are that of the browser."""
     own = "\n".join(map(_asset, _SCRIPTS))
     scripts = []
     for name, file in _VENDORED.items():

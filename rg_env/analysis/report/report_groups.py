@@ -79,7 +79,7 @@ def _add_texts(groups: list[Group], dump: Dump, budget: int) -> int:
 
 
 def _text_of(record: GroupRecord) -> Group:
-    """The texts of a group, those of its rollouts by repetition."""
+    """Return the texts of a group, those of its rollouts by repetition."""
     messages = record.rollouts[0].prompt if record.rollouts else []
     rollouts = {}
     for rollout in record.rollouts:

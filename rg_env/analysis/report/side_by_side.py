@@ -49,7 +49,7 @@ class _Part:
 
 
 def side_by_side(measured: Measured, run_ids: Sequence[str], runs: Iterable[Run]) -> list[dict[str, Any]]:
-    """A comparison of runs for each phase and environment that at least two of them have, evaluations first.
+    """Return a comparison of runs for each phase and environment that at least two of them have, evaluations first.
 
     Args:
         measured: of all runs, with the columns that matching needs.
@@ -151,7 +151,7 @@ def _differences(part: _Part, unmatched: Sequence[str]) -> dict[str, dict[tuple[
 
 
 def differing_settings(run_ids: Sequence[str], runs: Mapping[str, Run]) -> list[dict[str, Any]]:
-    """The settings that are not equal in all runs that have any: rows with a `name` and `values` for each run.
+    """Return the settings that are not equal in all runs that have any: rows with a `name` and `values` for each run.
 
     Names, paths and addresses are left out: they always differ, and reports are shared.
     """
@@ -166,7 +166,7 @@ def differing_settings(run_ids: Sequence[str], runs: Mapping[str, Run]) -> list[
 
 
 def _settings_of(run: Run | None) -> dict[str, str]:
-    """The settings of a run by their short names, as text."""
+    """Return the settings of a run by their short names, as text."""
     if run is None or not run.manifest:
         return {}
     settings = {"model": run.model}
@@ -179,7 +179,7 @@ def _settings_of(run: Run | None) -> dict[str, str]:
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The values in nested mappings, each with its keys joined by dots."""
+    """Yield the values in nested mappings, each with its keys joined by dots."""
     if not isinstance(value, Mapping) or not value:
         if name:
             yield name, value
@@ -189,6 +189,6 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def as_text(value: Any) -> str:
-    """A setting as a person would type it, shortened."""
+    """Return a setting as a person would type it, shortened."""
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"

@@ -175,7 +175,7 @@ async def _begin(episodes: Episodes, key: str, request: ResetRequest) -> Episode
 
 
 async def _answer(episodes: Episodes, episode: Episode, action: Action) -> Outcome:
-    """The verdict of an action. Raises RefusedError."""
+    """Return the verdict of an action. Raises RefusedError."""
     if (action.answer is None) == (action.response is None):
         raise RefusedError(422, "an action has either `answer`, the answer alone, or `response`, a text with it")
     text = action.response if action.answer is None else action.answer
@@ -186,7 +186,7 @@ async def _answer(episodes: Episodes, episode: Episode, action: Action) -> Outco
 
 
 def _observed(episode: Episode, outcome: Outcome = UNANSWERED) -> dict[str, Any]:
-    """What OpenEnv's client reads from a reset or a step."""
+    """Return what OpenEnv's client reads from a reset or a step."""
     observation = Observation(question=episode.item.entry["question"], task=episode.item.task, **outcome.about())
     return {"observation": observation.model_dump(), "reward": outcome.reward, "done": outcome.done}
 
@@ -242,7 +242,7 @@ class _Connection:
 
 
 def _parse[M: BaseModel](model: type[M], data: object) -> M:
-    """What a message has. Raises RefusedError: it is not what is needed."""
+    """Return what a message has. Raises RefusedError: it is not what is needed."""
     try:
         return model.model_validate(data)
     except ValidationError as error:

@@ -259,7 +259,7 @@ _IMPURE_ATTRIBUTES = frozenset({"now", "today", "utcnow", "__hash__"})
 
 @functools.lru_cache(maxsize=4096)
 def _is_pure(code: str) -> bool:
-    """Whether a snippet reads nothing but its arguments, as far as its syntax shows; False when in doubt."""
+    """Return whether a snippet reads nothing but its arguments, as far as its syntax shows; False when in doubt."""
     try:
         nodes = list(ast.walk(ast.parse(code, _FILE)))
     except (SyntaxError, ValueError):
@@ -270,7 +270,7 @@ def _is_pure(code: str) -> bool:
 
 
 def _is_pure_node(node: ast.AST, has_random: bool) -> bool:
-    """Whether a node reads nothing outside, as far as it shows by itself."""
+    """Return whether a node reads nothing outside, as far as it shows by itself."""
     match node:
         case ast.Set() | ast.SetComp():  # in the order of hashes
             return False

@@ -95,7 +95,7 @@ def _last_round(entry: Entry) -> dict[str, Any]:
 
 
 def _completes_sequence(cards: Counter[str], new: int) -> bool:
-    """Whether two of the cards and a new one, by its code, are three letters in a row."""
+    """Return whether two of the cards and a new one, by its code, are three letters in a row."""
     neighbors = ((-2, -1), (-1, 1), (1, 2))
     return any(cards[chr(new + first)] and cards[chr(new + second)] for first, second in neighbors)
 

@@ -67,7 +67,7 @@ def relation_in(story: str, who: str, to: str, men: Container[str] | None = None
 
 
 def validity(question: str) -> tuple[bool, str]:
-    """Whether the last of three statements about three kinds of things follows from the first two.
+    """Return whether the last of three statements about three kinds of things follows from the first two.
 
     Every world is tried: a world is the set of those combinations of kinds that occur.
 
@@ -112,7 +112,8 @@ def validity(question: str) -> tuple[bool, str]:
 
 
 def is_whole(expression: str) -> bool:
-    """Whether an expression of whole numbers, + - * / and brackets is a whole number; False for a division by zero."""
+    """Return whether an expression of whole numbers, + - * / and brackets is a whole number; False for a division by
+    zero."""
 
     # Of the tree, with fractions: `eval` would round, and run what stands there.
     def value(node: Any) -> Fraction:
