@@ -10,6 +10,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter
 from rg_env.scoring.types import Status, Violation
+from rg_env.skyrl.canaries import CanaryCounts
 from rg_env.skyrl.env import RGDumpEnv
 from rg_env.skyrl.experiment import RGExperiment
 from rg_env.skyrl.train_config import load_config
@@ -38,6 +39,7 @@ def test_the_page_lists_every_metric(done):
     ]
     names = {f"environment/{name}" for name in RGDumpEnv.aggregate_metrics(episodes) if "/gcd/" not in name}
     names |= {name for name in done if name.startswith("rg_dump/")}
+    names |= CanaryCounts(scored=1).metrics().keys()  # the trainer's, of a step
     names = {re.sub(r"(mean_(?:violation|status)_)\w+", r"\1NAME", name).replace("_gcd", "_TASK") for name in names}
     page = (ROOT / "docs" / "train.md").read_text()
     assert names == set(re.findall(r"^- `([\w/]+)`: ", page, re.MULTILINE))
