@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from rg_env.rollout_log import RolloutLog
     from rg_env.skyrl.canaries import Canaries
 
-_PHASE: ContextVar[Phase] = ContextVar("_PHASE")
-"""Of the call in which a response is scored: training and evaluation may overlap."""
+_PHASE: ContextVar[Phase | None] = ContextVar("_PHASE", default=None)
+"""Of the call in which a response is scored: training and evaluation may overlap. None: SkyRL's own `generate` was
+called instead of ours, as `scripts/skyrl_alone.py` does."""
 
 
 class RGDumpGenerator(SkyRLGymGenerator):

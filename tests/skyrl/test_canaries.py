@@ -9,6 +9,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 from loguru import logger
+from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
@@ -18,9 +19,11 @@ from rg_env.scoring.scorer import Scorer
 from rg_env.scoring.types import AnswerScore, Status
 from rg_env.skyrl import canaries
 from rg_env.skyrl.canaries import Canaries
+from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.steps import StepTracking
 from rg_env.symptoms import CANARIES, CANARY_FAILURES, RIGHT_UNSOLVED, WRONG_SOLVED
 from tests.skyrl import scripted_training
+from tests.skyrl.generating import right, run, script_for
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, TASK, Script, Told, build, train
 
 RG = "environment__skyrl_gym__rg_dump__"
@@ -100,6 +103,22 @@ def test_a_response_without_the_format_becomes_the_thought_of_a_canary():
     prefilled = replace(config, prefilled_think=True)
     assert canaries._with_answer("no end", "7", prefilled) == "no end</think><answer>7</answer>"
     assert canaries._with_answer("no end", "<answer>", config) is None
+
+
+def test_skyrls_own_generate_has_none():
+    """`make gpu-check` compares with it."""
+
+    class Alone(RGDumpGenerator):
+        async def generate(self, batch, disable_tqdm=False):
+            self.canaries = Canaries(self.config)
+            self.canaries._responses_per_step = SAMPLES
+            output = await SkyRLGymGenerator.generate(self, batch, disable_tqdm)
+            assert self.canaries._sent == [0, 0]
+            return output
+
+    rows = ReasoningGymDataset(TASK, size=2)
+    output, _ = run(rows, script_for(rows, right("{}")), samples=SAMPLES, generator_class=Alone)
+    assert len(output["rewards"]) == 2 * SAMPLES
 
 
 async def pay_all(self, entry, answer, config):
