@@ -41,9 +41,13 @@ def serving(*options: str, **environment: str) -> Iterator[SimpleNamespace]:
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert server.stdout
     try:
-        line = server.stdout.readline()
-        address = re.search(r"http://\S+", line)
-        assert address, line + server.stdout.read()
+        # Where Reasoning Gym is imported for the first time, Python may warn about its source before.
+        lines = []
+        address = None
+        while address is None:
+            lines.append(server.stdout.readline())
+            assert lines[-1], "".join(lines)
+            address = re.search(r"http://\S+", lines[-1])
         url = re.sub("//(::|0.0.0.0):", "//127.0.0.1:", address[0])
         with httpx.Client(base_url=url, timeout=60) as client:
             yield SimpleNamespace(process=server, url=url, client=client, post=client.post, get=client.get)
