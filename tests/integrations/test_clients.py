@@ -23,6 +23,7 @@ openenv = pytest.importorskip("openenv")
 
 from tests.integrations.test_serve import serving  # noqa: E402
 
+ROOT = Path(__file__).resolve().parents[2]
 MIX = "gcd,chain_sum"
 TRAIN = ReasoningGymDataset(MIX, 20, 42, "train")
 WRONG = "certainly wrong"
@@ -105,3 +106,10 @@ def test_openenv_validates_the_server(server: SimpleNamespace, tmp_path: Path) -
     assert done.returncode == 0, done.stdout
     criteria = json.loads(report.read_text())["criteria"]
     assert len(criteria) >= 6 and all(criterion["passed"] for criterion in criteria)
+
+
+def test_openenv_validates_the_folder_of_its_manifest() -> None:
+    program = Path(sys.executable).with_name("openenv")
+    command = [program, "validate", ROOT / "examples" / "openenv", "--level", "static", "--skip-build"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and "Verdict: PASS" in done.stdout, done.stdout + done.stderr
