@@ -213,22 +213,17 @@ def _scores(scorer: Scorer, entries: Sequence[Entry], attack: Attack) -> tuple[l
         # A policy that finds the right answer has solved the item, and earns its score.
         if text is not None and (entry["answer"] is None or canonical(text) != canonical(str(entry["answer"]))):
             earned += scored.score
-        if scored.status in CONTAINED and not _had_no_core(scored):
+        if scored.status in CONTAINED and not scored.had_no_core:
             worst = scored.status
         if worst in _STOPPING:
             break
     return scores, earned, worst
 
 
-def _had_no_core(scored: AnswerScore) -> bool:
-    """Return whether the machine, not the answer, used up the time."""
-    return scored.status is Status.TIMEOUT and scored.excused
-
-
 def _reference(scorer: Scorer, entry: Entry, texts: Sequence[str]) -> dict[str, tuple[Status, float]]:
     """Return the scores of texts, less those for which the machine had no core: these prove nothing."""
     scored = {text: scorer.score_answer(entry, text) for text in texts}
-    return {text: (score.status, round(score.score, 9)) for text, score in scored.items() if not _had_no_core(score)}
+    return {text: (score.status, round(score.score, 9)) for text, score in scored.items() if not score.had_no_core}
 
 
 def run_command(tasks: str | None, items: int) -> int:

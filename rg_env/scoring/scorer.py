@@ -207,8 +207,7 @@ class Scorer(AbstractContextManager["Scorer"]):
         if again.score > best.score:
             return replace(again, normalized=True, detail=f"scored as {plain[:_SHOWN]!r}")
         # Then nobody knows what the answer is worth without its formatting.
-        had_no_core = again.status is Status.TIMEOUT and again.excused
-        return again if had_no_core else best
+        return again if again.had_no_core else best
 
     async def _score_of_file(self, entry: Mapping[str, Any], question: FileQuestion, answer: str) -> AnswerScore:
         """Score an answer to a question of a file, as written or unwrapped."""

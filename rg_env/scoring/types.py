@@ -155,6 +155,11 @@ class AnswerScore:
     baseline: float = 0.0
     excused: bool = False
 
+    @property
+    def had_no_core(self) -> bool:
+        """Whether the machine, not the answer, used up the time."""
+        return self.status is Status.TIMEOUT and self.excused
+
     @classmethod
     def of_forms(cls, raw: float | str, tagged: float | str) -> Self:
         """Put the scores of both forms together. A form on which the scorer raised, for the given reason, is wrong.

@@ -26,7 +26,7 @@ from rg_env.errors import RGEnvError
 from rg_env.output import counted, rate
 from rg_env.scoring import shared_scorer
 from rg_env.scoring.parse import canonical, parse_response, tag_spans
-from rg_env.scoring.types import AnswerScore, Status
+from rg_env.scoring.types import AnswerScore
 from rg_env.symptoms import CANARIES, CANARY_FAILURES, RIGHT_UNSOLVED, WRONG_SOLVED
 from rg_env.tasks import Item
 from rg_env.tasks.item import ENV_CLASS
@@ -186,7 +186,7 @@ class Canaries:
         for is_right in kinds:
             canary = self._make(item, text, own, is_right=is_right)
             if canary is not None:
-                self._owed -= min(self._owed, self._responses_per_step)
+                self._owed -= self._responses_per_step
                 self._sent[is_right] += 1
                 return canary
         return None
@@ -240,8 +240,7 @@ class Canaries:
         except RGEnvError:  # the response beside it meets the same, and ends the run
             return None
         scored = verdict.scored
-        had_no_core = scored.status is Status.TIMEOUT and scored.excused
-        return None if had_no_core else scored
+        return None if scored.had_no_core else scored
 
     def _is_solved(self, scored: AnswerScore) -> bool:
         return scored.score >= self._config.solved_at
