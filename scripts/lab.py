@@ -2,11 +2,13 @@
 
 python -m scripts.lab                       # goes on where it stopped; two runs at a time
 python -m scripts.lab --only poisoned,clean --seeds 1-2 --steps 30
+python -m scripts.lab --again               # examine the dumps that are in runs/lab once more: a sign has changed
 python -m scripts.lab --table               # docs/evidence/signs.md from the committed lines, nothing is trained
 
 Leave the working tree alone meanwhile: a run imports parts of it at its end, and fails if they have changed.
 
-Each run is a line of docs/evidence/signs.jsonl, which is committed; a run whose line is there is not repeated. The true
+Each run is a line of docs/evidence/signs.jsonl, which is committed; a run whose line is there is not repeated. Its dump
+stays in runs/lab, which is not committed. The true
 solve rate of each step is that of all responses scored again without the fault. Seeds 1 and 2 of a fault, and clean
 seeds 1 to 10, may be looked at when a threshold is chosen; all others are held out.
 """
@@ -15,9 +17,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +37,7 @@ from rg_env.symptoms import CANARY_FAILURES, read_steps
 ROOT = Path(__file__).resolve().parents[1]
 LINES = ROOT / "docs" / "evidence" / "signs.jsonl"
 PAGE = ROOT / "docs" / "evidence" / "signs.md"
+DUMPS = ROOT / "runs" / "lab"
 CLEAN = "clean"
 _RG = "environment.skyrl_gym.rg_dump"
 _TOLD = 2
@@ -87,6 +90,10 @@ class Run(NamedTuple):
     fault: str
     seed: int
 
+    @property
+    def folder(self) -> Path:
+        return DUMPS / f"{self.fault.replace(' ', '_')}-{self.seed}"
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -94,9 +101,12 @@ def main() -> None:
     parser.add_argument("--seeds", default="1-25", help="such as 1-5")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--jobs", type=int, default=2, help="runs at the same time")
+    parser.add_argument("--again", action="store_true", help="examine the dumps of finished runs, and train nothing")
     parser.add_argument("--table", action="store_true", help="write the page, and train nothing")
     options = parser.parse_args()
-    if not options.table:
+    if options.again:
+        examine_again()
+    elif not options.table:
         first, _, last = options.seeds.partition("-")
         seeds = range(int(first), int(last or first) + 1)
         runs = list(missing_runs(options.only, seeds, options.steps))
@@ -131,13 +141,28 @@ def read_lines() -> list[dict[str, Any]]:
 # ------------------------------------------------------------------------------------------------------- one run
 def train_and_examine(run: Run, steps: int) -> dict[str, Any]:
     """Train, and append the line of the run."""
-    with tempfile.TemporaryDirectory(prefix="lab-") as folder:
-        train(run, steps, Path(folder))
-        line = {"fault": run.fault, "seed": run.seed} | examine(open_run(Path(folder) / "dumps"))
+    # The files of a run that was interrupted go.
+    shutil.rmtree(run.folder, ignore_errors=True)
+    train(run, steps, run.folder)
+    line = line_of(run)
     # One write of one line, so that two runs that end together do not mix.
     with LINES.open("a") as file:
         file.write(json.dumps(line) + "\n")
     return line
+
+
+def examine_again() -> None:
+    """Write the lines of the runs whose dumps are still there anew."""
+    lines = []
+    for line in read_lines():
+        run = Run(line["fault"], line["seed"])
+        lines.append(line_of(run) if run.folder.exists() else line)
+    LINES.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def line_of(run: Run) -> dict[str, Any]:
+    """The line of a finished run."""
+    return {"fault": run.fault, "seed": run.seed} | examine(open_run(run.folder / "dumps"))
 
 
 def train(run: Run, steps: int, folder: Path) -> None:
