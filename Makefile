@@ -10,10 +10,10 @@ MODEL ?= nano
 VLLM_VENV := .venv-vllm
 VERIFIERS_VENV := .venv-verifiers
 CLIENTS_VENV := .venv-clients
-# Processes that share the tests of `make test` and `make test-long`.
+# Processes that share the tests of `make test`, `make test-long` and `make test-weekly`.
 JOBS ?= 2
 
-.PHONY: install install-vllm install-verifiers install-clients quickstart test test-fast test-long test-vllm test-verifiers test-clients sweep check check-types check-rest docs chromium format bench samples snapshots nano gpu-check pins clean
+.PHONY: install install-vllm install-verifiers install-clients quickstart test test-fast test-long test-weekly test-vllm test-verifiers test-clients sweep check check-types check-rest docs chromium format bench samples snapshots nano gpu-check pins clean
 
 $(VENV)/installed: pyproject.toml requirements/dev.txt scripts/install.sh
 	scripts/install.sh $(VENV) dev
@@ -49,14 +49,22 @@ $(VLLM_VENV)/installed: pyproject.toml requirements/vllm.txt scripts/install.sh
 
 install-vllm: $(VLLM_VENV)/installed
 
-# Training runs of half a minute and more: the quickstart, every algorithm, attacks, kills and resumption. Those that must
-# be equal to the last bit run after the others: on a busy machine, the sampler's batches may differ.
+# A file's tests share what its fixtures trained, so they stay in one process. Files begin in the order of tests/conftest.py.
+BY_FILE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
+
+# Training runs of half a minute and more: the quickstart, attacks, kills and resumption.
 test-long: install
-	$(BIN)/python -m pytest -m 'long and not alone' -n $(JOBS) --dist loadgroup
-	$(BIN)/python -m pytest -m 'long and alone' tests/e2e
+	$(BIN)/python -m pytest -m long $(BY_FILE)
+
+# What need not be tried at every commit. Those that must be equal to the last bit run after the others: on a busy
+# machine, the sampler's batches may differ.
+test-weekly: install install-vllm
+	$(BIN)/python -m pytest -m 'weekly and not alone' $(BY_FILE)
+	$(BIN)/python -m pytest -m 'weekly and alone' tests/e2e
+	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m 'vllm and weekly'
 
 test-vllm: install-vllm
-	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m vllm
+	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m 'vllm and not weekly'
 
 # verifiers gets a separate environment, because it needs other packages than SkyRL. Of Harbor only the model of ATIF is
 # used, which needs nothing that is not there.
@@ -81,7 +89,7 @@ test-clients: install-clients
 	$(CLIENTS_VENV)/bin/python -m pytest tests/integrations/test_clients.py -m clients
 
 test-fast: install
-	$(BIN)/python -m pytest -m 'not slow and not long and not sweep and not verifiers and not clients'
+	$(BIN)/python -m pytest -m 'not slow and not long and not weekly and not sweep and not verifiers and not clients'
 
 # The types take longest; the rest is checked beside them.
 check: install

@@ -17,7 +17,7 @@ os.environ.setdefault("RAY_raylet_start_wait_time_s", "300")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What has the latest timeout begins first, so that no process of `make test-long` is left with it at the end."""
+    """Files with the latest timeout begin first, so that no process of `make test-long` is left with one at the end."""
     items.sort(key=_timeout, reverse=True)
 
 

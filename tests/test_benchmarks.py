@@ -66,7 +66,7 @@ def test_an_unknown_benchmark_is_one_line():
     assert "there is no benchmark 'speed'; choose from " in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.timeout(1500)
 def test_every_benchmark_runs():
     """In a few seconds each, so that a renamed function cannot break them unnoticed. Their figures are not judged."""

@@ -23,7 +23,9 @@ CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 RECIPES = sorted([*CONFIGS.glob("*.yaml"), *CONFIGS.glob("cpu/*.yaml")])
 GPU_RECIPES = [path for path in RECIPES if path.stem.endswith("gpu")]
 SOURCES = json.loads((CONFIGS.parent / "tests" / "data" / "recipe_sources.json").read_text())
-TWINS = ["dapo", "grpo", "ppo", "reinforce_pp", "rloo"]
+TWINS = ["dapo", "ppo"]
+"""Trained at every commit: one that draws groups until they have a signal, and one with a critic and a reference."""
+WEEKLY_TWINS = ["grpo", "reinforce_pp", "rloo"]
 
 
 def name_of(path):
@@ -105,19 +107,25 @@ def test_a_cpu_twin_has_the_algorithm_of_its_gpu_recipe(gpu, cpu):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Two steps of each twin: twin → its folder."""
+def trained(tmp_path_factory, request):
+    """Two steps of each twin that is to be tested now: twin → its folder."""
+    tests = [item for item in request.session.items if item.originalname == "test_a_cpu_twin_trains"]
+    twins = [test.callspec.params["twin"] for test in tests]
     folder = tmp_path_factory.mktemp("twins")
-    recipes = [CONFIGS / "cpu" / f"{twin}.yaml" for twin in TWINS]
+    recipes = [CONFIGS / "cpu" / f"{twin}.yaml" for twin in twins]
     run_command(sys.executable, "-m", "tests.recipe_runs", folder, *recipes, timeout=1500)
-    return {twin: folder / twin for twin in TWINS}
+    return {twin: folder / twin for twin in twins}
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(1600)
-@pytest.mark.xdist_group("twins")
-@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize(
+    "twin",
+    [
+        *(pytest.param(twin, marks=pytest.mark.long) for twin in TWINS),
+        *(pytest.param(twin, marks=pytest.mark.weekly) for twin in WEEKLY_TWINS),
+    ],
+)
 def test_a_cpu_twin_trains(twin, trained):
     """On real groups, which `rg-env dumps stats` reads."""
     dumps = trained[twin] / "dumps"

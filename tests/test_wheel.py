@@ -12,7 +12,7 @@ import pytest
 from tests.running import ROOT
 
 # Each command starts in a new environment, without compiled modules.
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("wheel")]
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

@@ -28,9 +28,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_package
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.slow
-@pytest.mark.xdist_group("smollm2")
 def test_the_real_model_is_made_right_and_answers(folder: Path) -> None:
     import torch
     from transformers import AutoTokenizer
@@ -59,9 +58,8 @@ def test_the_real_model_is_made_right_and_answers(folder: Path) -> None:
 
 
 @needs_package
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.slow
-@pytest.mark.xdist_group("smollm2")
 def test_smollm2_trains_a_step(folder: Path, tmp_path: Path) -> None:
     settings = {
         "trainer.policy.model.path": folder,

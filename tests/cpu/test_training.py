@@ -15,7 +15,7 @@ from tests.running import run_command
 
 GROUP = 4
 
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1000)]
 
 
 def run(folder: Path, *args: str) -> str:
@@ -35,6 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_rollouts_and_trainer_agree_on_logprobs(folder: Path) -> None:
     for step in report_of(folder)["steps"]:
         batch = step["batch"]
@@ -43,6 +44,7 @@ def test_rollouts_and_trainer_agree_on_logprobs(folder: Path) -> None:
         torch.testing.assert_close(batch["rollout_logprobs"][mask], batch["action_log_probs"][mask], atol=1e-4, rtol=0)
 
 
+@pytest.mark.long
 def test_gradients_and_weights_are_those_of_plain_torch(folder: Path) -> None:
     """Rewards, advantages, loss, clipping and AdamW written out once more, from the tokens alone."""
     report = report_of(folder)
@@ -75,6 +77,7 @@ def test_gradients_and_weights_are_those_of_plain_torch(folder: Path) -> None:
             assert wrong.float().mean() < 0.002, name
 
 
+@pytest.mark.long
 def test_weights_move_and_the_sampler_follows(folder: Path) -> None:
     synced = report_of(folder)["synced"]
     assert [at["version"] for at in synced] == [1, 2, 3]
@@ -88,7 +91,7 @@ def test_weights_move_and_the_sampler_follows(folder: Path) -> None:
         assert torch.equal(at["sampler"]["lm_head.weight"], at["sampler"]["model.embed_tokens.weight"])
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_a_run_with_critic_and_reference_is_resumed(tmp_path: Path) -> None:
     """Each kind of worker is saved and loaded. `tests/e2e/test_stopping.py` interrupts runs."""
     args = [

@@ -17,10 +17,15 @@ from rg_env.dump.validate import validate
 from tests.e2e.conftest import RG
 from tests.running import rg_env
 
-pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "prefilled"])
+@pytest.fixture(
+    params=[
+        pytest.param(False, id="plain", marks=pytest.mark.long),
+        pytest.param(True, id="prefilled", marks=pytest.mark.weekly),
+    ]
+)
 def prefilled(request):
     return request.param
 

@@ -10,7 +10,7 @@ from tests.e2e.conftest import RG
 from tests.running import ROOT, run_command
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_gpu_check_on_the_cpu(short_run, tmp_path):

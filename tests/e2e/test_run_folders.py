@@ -11,7 +11,7 @@ import pytest
 from rg_env.dump.run_files import dump_folders
 from tests.running import ROOT, rg_env
 
-pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.weekly, pytest.mark.slow, pytest.mark.timeout(1500)]
 SHORT = (
     "trainer.train_batch_size=8",
     "trainer.policy_mini_batch_size=8",

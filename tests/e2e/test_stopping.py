@@ -6,9 +6,12 @@ import sys
 import time
 
 import psutil
+import pytest
 
 from rg_env.dump import open_run
 from tests.running import ROOT
+
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1000)]
 
 
 def test_sigterm_closes_the_dump_and_ends_every_process_although_a_step_blocks(tmp_path, short_run):

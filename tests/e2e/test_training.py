@@ -11,13 +11,14 @@ from rg_env.dump import open_run
 from tests.e2e.conftest import RG
 from tests.running import rg_env, run_command
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1000)]
 
 
 def groups_of(folder, phase="train"):
     return [group for group in open_run(folder).groups() if group.phase == phase]
 
 
+@pytest.mark.long
 def test_the_record_is_what_skyrl_trained_on(tmp_path, short_run):
     """Rollout by rollout, text for text, reward for reward; the log of rollouts shows how each score came about.
 
@@ -65,7 +66,7 @@ def test_the_record_is_what_skyrl_trained_on(tmp_path, short_run):
     assert said[0] == said[2]
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.alone
 def test_two_runs_with_the_same_settings_record_the_same(tmp_path, short_run):
     """To the last bit: texts, scores and rewards of training and evaluation, on the same number of cores, from the
@@ -101,6 +102,7 @@ def test_two_runs_with_the_same_settings_record_the_same(tmp_path, short_run):
     assert records[0] == records[1]
 
 
+@pytest.mark.long
 def test_a_static_export_trains_through_skyrls_own_entrypoint(tmp_path, short_run):
     export = tmp_path / "train.parquet"
     rg_env("dataset", "--out", export, "--rows", 24, "--tasks", "{chain_sum: {config: {max_terms: 2, max_digits: 1}}}")

@@ -9,9 +9,10 @@ from rg_env.dump import open_run
 from tests.e2e.conftest import RG
 from tests.running import ROOT, rg_env, run_command
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1000)]
 
 
+@pytest.mark.long
 def test_task_reward_estimator_loss_and_experiment_train_together(short_run):
     done = rg_env("train", *short_run, ROOT / "examples" / "my_code.yaml")
     dumps = next(arg.partition("=")[2] for arg in map(str, short_run) if "dump_dir" in arg)
@@ -29,6 +30,7 @@ def test_task_reward_estimator_loss_and_experiment_train_together(short_run):
     rg_env("dumps", "validate", dumps)
 
 
+@pytest.mark.weekly
 def test_a_file_of_fifty_questions_trains(short_run, tmp_path):
     path = tmp_path / "sums.csv"
     rows = [f"What is {n} + {m}?,{n + m}" for n in range(5) for m in range(10)]
@@ -44,6 +46,7 @@ def test_a_file_of_fifty_questions_trains(short_run, tmp_path):
     rg_env("dumps", "rescore", dumps)
 
 
+@pytest.mark.weekly
 def test_a_reward_function_that_always_fails_ends_the_run_at_the_first_step(short_run, tmp_path):
     """In spite of `filter`, which would draw one batch without a signal after the other."""
     Path(tmp_path, "broken_reward.py").write_text(
@@ -60,6 +63,7 @@ def test_a_reward_function_that_always_fails_ends_the_run_at_the_first_step(shor
     assert {str(rollout.status) for rollout in group.rollouts} == {"reward_error"}
 
 
+@pytest.mark.long
 def test_exported_rows_train_under_skyrls_own_experiment(tmp_path):
     rg_env("dataset", "--out", tmp_path / "train.parquet", "--rows", 16, "--tasks", "spell_backward")
     done = run_command(sys.executable, "-m", "tests.e2e.stock_run", tmp_path)

@@ -70,6 +70,7 @@ def logs(folder):
     return list(folder.glob("rg_env-server-*.log"))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent ended")
 def test_a_run_that_is_killed_and_whose_server_dies_is_completed(run, tmp_path):
     dump, output = tmp_path / "dump", tmp_path / "output.txt"
@@ -112,6 +113,7 @@ def test_a_server_that_does_not_start_is_one_line(run, tmp_path):
     assert not any(line.startswith(("Traceback", "  File")) for line in lines)
 
 
+@pytest.mark.long
 def test_a_closed_terminal_stops_the_server(run, tmp_path):
     process = run("answers", "--concurrency", "1")
     servers = server_of(process)

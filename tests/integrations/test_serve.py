@@ -432,13 +432,13 @@ def test_the_attacks_run_nothing_poison_nothing_and_are_all_answered(server: Sim
 
 
 @pytest.mark.long
-def test_two_hundred_clients_get_ten_thousand_answers(server: SimpleNamespace) -> None:
+def test_two_hundred_clients_get_two_thousand_answers(server: SimpleNamespace) -> None:
     right = entry_of(GCD)["answer"]
 
     async def client_of(number: int) -> list[float]:
         scores = []
         async with httpx.AsyncClient(base_url=server.url, timeout=300) as client:
-            for k in range(50):
+            for k in range(10):
                 answer = right if (number + k) % 2 else "-1"
                 reply = await client.post("/score", json={"item": GCD, "answer": answer})
                 scores.append(reply.json()["verdicts"][0]["score"] - ((number + k) % 2))
@@ -448,4 +448,4 @@ def test_two_hundred_clients_get_ten_thousand_answers(server: SimpleNamespace) -
         return await asyncio.gather(*map(client_of, range(200)))
 
     differences = [score for scores in asyncio.run(all_clients()) for score in scores]
-    assert len(differences) == 10_000 and not any(differences)
+    assert len(differences) == 2_000 and not any(differences)

@@ -91,7 +91,7 @@ def test_a_forked_child_leaves_its_parents_scorer_alone_and_gets_its_own(item: I
     run_command(*open_scorer("used_by_a_forked_child", item("coin_flip")))
 
 
-@pytest.mark.parametrize("answers", [1_500, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("answers", [1_500, pytest.param(10_000, marks=pytest.mark.weekly)])
 def test_killing_workers_loses_and_changes_no_score(item: Item, answers: int) -> None:
     """The worker is killed after every 20 to 60 answers: seldom enough for the one retry that an answer has."""
     right, wrong = item("chain_sum", seed=1), item("chain_sum", seed=2)

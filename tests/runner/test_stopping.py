@@ -63,7 +63,7 @@ def nothing_left() -> Iterator[None]:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("count", [500, pytest.param(20_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [500, pytest.param(20_000, marks=pytest.mark.weekly)])
 def test_exceptions_of_signal_handlers_at_any_moment_stop_nothing(count: int) -> None:
     assert run_program("interrupted", str(count), seconds=3000).count("calls interrupted") == 2
 

@@ -20,6 +20,7 @@ def test_a_node_that_is_not_ready_in_time_names_the_variable_that_gives_it_more(
         raise OSError("other")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_tasks_stay_on_the_node_of_the_command_or_are_refused_where_it_has_no_cpu():
     """A run may be started from any thread."""

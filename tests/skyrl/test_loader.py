@@ -92,6 +92,7 @@ def main():
     time.sleep(600)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_rows_do_not_depend_on_hash_seed_and_workers_which_end_with_the_trainer():
     command = [sys.executable, "-m", "tests.skyrl.test_loader"]

@@ -247,6 +247,7 @@ def test_trainings_and_evaluations_in_any_order_share_nothing(tmp_path, server, 
     assert len(dump_folders(runs)) == 4
 
 
+@pytest.mark.long
 def test_two_trainings_and_two_evaluations_at_once_share_nothing(tmp_path, server):
     """Processes of their own, as a script starts them; the trainings begin in the same moment."""
     fork = multiprocessing.get_context("fork")

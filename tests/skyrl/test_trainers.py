@@ -229,6 +229,7 @@ def test_a_step_is_reported_with_its_seconds_and_the_trainers_numbers(tmp_path, 
     assert [line.split(":")[0] for line in evaluations] == ["after step 2"]
 
 
+@pytest.mark.long
 def test_a_rollout_that_fails_in_the_fully_async_loop_is_said_and_the_dump_is_closed(tmp_path):
     """SkyRL ends the process there, without another word."""
     done = subprocess.run(
