@@ -62,7 +62,15 @@ async def new_session(client: httpx.AsyncClient, **task: Any) -> dict[str, str]:
 
 
 async def submit(client: httpx.AsyncClient, headers: dict[str, str], answer: Any, **more: Any) -> Any:
-    body = {"name": "submit", "input": {"answer": answer}, **more}
+    return await call(client, headers, {"name": "submit", "input": {"answer": answer}, **more})
+
+
+async def respond(client: httpx.AsyncClient, headers: dict[str, str], response: str) -> Any:
+    return await call(client, headers, {"name": "respond", "input": {"response": response}})
+
+
+async def call(client: httpx.AsyncClient, headers: dict[str, str], body: Any) -> Any:
+    """The result of a tool."""
     return json.loads(events_of(await client.post("/call", json=body, headers=headers))["end"])
 
 
@@ -110,8 +118,7 @@ def test_the_first_answer_counts_and_no_other(scorer: Scorer) -> None:
             late = await submit(client, headers, right)
             assert (late["ok"], late["reason"]) == (False, "episode_finished")
         headers = await new_session(client, task_spec={"item": item.id})
-        body = {"name": "respond", "input": {"response": f"So <answer>{right}</answer>"}}
-        result = json.loads(events_of(await client.post("/call", json=body, headers=headers))["end"])
+        result = await respond(client, headers, f"So <answer>{right}</answer>")
         assert result["output"]["reward"] == 1.0
 
     run(scorer, test)

@@ -12,7 +12,7 @@ from rg_env.attack.attacks import attacks
 from rg_env.dataset import item_of_id
 from rg_env.scoring import Scorer, Status
 from rg_env.tasks import Item
-from tests.integrations.test_episodes import new_session, run, scorer, submit
+from tests.integrations.test_episodes import new_session, respond, run, scorer, submit
 from tests.integrations.test_serve import nemo_row
 
 __all__ = ["scorer"]
@@ -59,13 +59,17 @@ async def openrlhf(client: httpx.AsyncClient, item_id: str, text: str) -> Any:
     return (await posted(client, "/reward", {"query": [text], "labels": [item_id]}))["rewards"][0]
 
 
+async def ors_response(client: httpx.AsyncClient, item_id: str, text: str) -> Any:
+    return (await respond(client, await new_session(client, task_spec={"item": item_id}), text))["output"]["reward"]
+
+
 async def openenv_response(client: httpx.AsyncClient, item_id: str, text: str) -> Any:
     episode = (await posted(client, "/reset", {"item": item_id}))["metadata"]
     return (await posted(client, "/step", {**episode, "action": {"response": text}}))["reward"]
 
 
 OF_ANSWERS: tuple[Dialect, ...] = (score_answer, ors_answer, openenv_answer)
-OF_RESPONSES: tuple[Dialect, ...] = (score_response, nemo_gym, slime, openrlhf, openenv_response)
+OF_RESPONSES: tuple[Dialect, ...] = (score_response, nemo_gym, slime, openrlhf, ors_response, openenv_response)
 
 
 def texts_for(item: Item, canary: str) -> list[str]:
