@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from rg_env import ReasoningGymDataset
+from rg_env.cpu import nano_path
 
 pytestmark = pytest.mark.clients
 openreward = pytest.importorskip("openreward")
@@ -77,6 +78,64 @@ def test_a_tool_call_through_the_adapter_of_trl_earns_its_reward(server: SimpleN
     assert spec.reward_funcs(environments=environments) == [1.0, 0.0, None]
     for environment in environments:
         environment._close()
+
+
+def test_the_trainer_of_trl_takes_steps_with_rewards_of_the_server(server: SimpleNamespace, tmp_path: Path) -> None:
+    """Only the sampling is scripted, because `nano` is too small to call a tool."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import GRPOConfig, GRPOTrainer
+    from trl.chat_template_utils import qwen3_chat_template
+    from trl.experimental.openreward import OpenRewardSpec
+
+    tokenizer = AutoTokenizer.from_pretrained(nano_path(), padding_side="left")
+    tokenizer.chat_template = qwen3_chat_template  # that of nano has no tools
+    # A prompt with the description of the tool is longer than what nano was trained with.
+    model = AutoModelForCausalLM.from_pretrained(nano_path(), max_position_embeddings=4096)
+    rows = [TRAIN.item(index).entry for index in range(4)]
+
+    def reply(number: int, prompt: str) -> str:
+        """What row `number` of a batch says: a right answer, or every other time a wrong one."""
+        if "<tool_response>" in prompt:
+            return "That was it.<|im_end|>"
+        (answer,) = [row["answer"] for row in rows if row["question"] in prompt]
+        arguments = {"answer": WRONG if number % 2 else answer}
+        call = json.dumps({"name": "submit", "arguments": arguments})
+        return f"<tool_call>\n{call}\n</tool_call><|im_end|>"
+
+    def generate(input_ids: torch.Tensor, **_: object) -> torch.Tensor:
+        texts = [reply(number, prompt) for number, prompt in enumerate(tokenizer.batch_decode(input_ids))]
+        sampled = tokenizer(texts, padding=True, padding_side="right", add_special_tokens=False, return_tensors="pt")
+        return torch.cat([input_ids, sampled.input_ids], dim=1)
+
+    model.generate = generate
+    spec = OpenRewardSpec(server.url, num_tasks=len(rows))
+    args = GRPOConfig(
+        output_dir=str(tmp_path),
+        max_steps=3,
+        per_device_train_batch_size=4,
+        num_generations=4,
+        max_completion_length=1024,
+        logging_steps=1,
+        use_cpu=True,
+        bf16=False,
+        report_to="none",
+        save_strategy="no",
+    )
+    trainer = GRPOTrainer(
+        model=model,
+        processing_class=tokenizer,
+        args=args,
+        train_dataset=spec.train_dataset,
+        environment_factory=spec.environment_factory,
+        reward_funcs=spec.reward_funcs,
+    )
+    trainer.train()
+    steps = [entry for entry in trainer.state.log_history if "reward" in entry]
+    assert [(step["reward"], step["tools/call_frequency"], step["tools/failure_frequency"]) for step in steps] == [
+        (0.5, 1.0, 0.0)
+    ] * 3
+    assert all(step["grad_norm"] > 0 for step in steps)
 
 
 def test_the_client_of_openenv_runs_episodes(server: SimpleNamespace) -> None:
