@@ -250,6 +250,9 @@ def test_rows_of_nemo_gym_come_back_with_their_reward(server: SimpleNamespace) -
     reply = server.post("/verify", json=damaged).json()
     assert (reply["reward"], reply["mask_sample"], reply["failure_kind"]) == (0.0, True, "verifier_error")
     assert reply["failure_reason"].startswith("error: ")
+    verified = [server.post("/verify", json=nemo_row(text)).json() for text in (right, "-1")]
+    summary = server.post("/aggregate_metrics", json={"verify_responses": [*verified, reply]}).json()
+    assert summary["key_metrics"] == {"num_rollouts": 3, "num_masked": 1, "mean/reward": 0.5}
     assert server.get("/reverify_mode").json() == "stateless"
     assert server.post("/seed_session", json={}).json() == {}
 

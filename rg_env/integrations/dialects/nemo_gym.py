@@ -7,24 +7,43 @@ The sample is masked where the score says nothing about the answer (`AnswerScore
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from fastapi import APIRouter
+from pydantic import BaseModel
 
 from rg_env.integrations.desk import Desk, RefusedError, find_item
 from rg_env.integrations.reply import Reply
 from rg_env.scoring import Status
 
 
+class VerifiedRow(BaseModel):
+    """What the summary needs of a row that `/verify` has returned. One that NeMo Gym could not get has no reward."""
+
+    reward: float | None = None
+    mask_sample: bool = False
+
+
+class SummaryRequest(BaseModel):
+    verify_responses: list[VerifiedRow]
+
+
 def routes(desk: Desk) -> APIRouter:
-    """POST /verify, /seed_session and /close_session, GET /reverify_mode."""
+    """POST /verify, /aggregate_metrics, /seed_session and /close_session, GET /reverify_mode."""
     router = APIRouter()
 
     @router.post("/verify", response_model=None)
     async def verify_row(body: dict[str, Any]) -> Reply:
         """A row of NeMo Gym's data, with its reward."""
         return Reply(await verify(desk, body))
+
+    @router.post("/aggregate_metrics", response_model=None)
+    async def aggregate_metrics(request: SummaryRequest) -> Reply:
+        """The mean reward of verified rows, without masked ones; NeMo Gym asks for it after the last rollout."""
+        metrics = _summary(request.verify_responses)
+        return Reply({"agent_metrics": metrics, "key_metrics": metrics, "group_level_metrics": []})
 
     @router.post("/seed_session", response_model=None)
     @router.post("/close_session", response_model=None)
@@ -60,6 +79,14 @@ async def verify(desk: Desk, body: dict[str, Any]) -> dict[str, Any]:
         "failure_kind": "verifier_error" if failed else None,
         "failure_reason": f"{scored.status}: {scored.detail}" if failed else None,
     }
+
+
+def _summary(rows: Sequence[VerifiedRow]) -> dict[str, float]:
+    rewards = [row.reward for row in rows if row.reward is not None and not row.mask_sample]
+    metrics: dict[str, float] = {"num_rollouts": len(rows), "num_masked": len(rows) - len(rewards)}
+    if rewards:
+        metrics["mean/reward"] = fmean(rewards)
+    return metrics
 
 
 def _text_of(response: Mapping[str, Any]) -> str:
