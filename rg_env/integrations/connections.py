@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from rg_env.integrations.turns_of_clients import Shares
 
 HEAD_SECONDS = 10.0
 """After which a connection on which no whole head of a request has come is closed."""
@@ -30,7 +31,7 @@ class LimitedProtocol(H11Protocol):
     """HTTP/1.1 with limits for heads, for replies, and for the connections of one address."""
 
     most_of_address = MOST_CONNECTIONS // 2
-    _of_address: ClassVar[Counter[str]] = Counter()
+    _of_address: ClassVar[Shares] = Shares()
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -63,12 +64,9 @@ class LimitedProtocol(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     def _uncount(self) -> None:
-        if not self._is_counted:
-            return
-        self._is_counted = False
-        self._of_address[self._address] -= 1
-        if not self._of_address[self._address]:
-            del self._of_address[self._address]
+        if self._is_counted:
+            self._is_counted = False
+            self._of_address.give_back(self._address)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

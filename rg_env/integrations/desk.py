@@ -18,7 +18,7 @@ from typing import Any
 from rg_env.choices import ResponseFormat
 from rg_env.dataset import item_of_id
 from rg_env.errors import ConfigError
-from rg_env.integrations.turns_of_clients import Turns
+from rg_env.integrations.turns_of_clients import Shares, Turns
 from rg_env.runner.caller_guarded import Guarded
 from rg_env.scoring import AnswerScore, Scorer, Violation
 from rg_env.tasks import Item, TaskMix, decode_entry
@@ -84,15 +84,19 @@ class Desk:
     most_bytes: int = 16 << 20
     tasks: TaskMix | None = None
     rows: int = 10_000
-    waiting: int = 0
     scored: Counter[str] = field(default_factory=Counter)
     made: dict[str, Item] = field(default_factory=dict)
-    _waiting_of: Counter[str] = field(default_factory=Counter)
+    _waiting_of: Shares = field(default_factory=Shares)
     _making: Turns = field(default_factory=partial(Turns, _MAKERS))
 
     def __post_init__(self) -> None:
         # One more than there are workers, so that none waits for this process between two answers.
         self._turns = Turns(self.scorer.workers + 1)
+
+    @property
+    def waiting(self) -> int:
+        """Answers that are being scored, or wait for it."""
+        return self._waiting_of.total()
 
     async def run[T](self, calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
         """Return the results of calls that score an answer each.
@@ -107,11 +111,11 @@ class Desk:
             async with self._turns.turn(client):
                 return await call()
 
-        self._count(client, len(calls))
+        self._waiting_of[client] += len(calls)
         try:
             return await asyncio.gather(*map(run_in_turn, calls))
         finally:
-            self._count(client, -len(calls))
+            self._waiting_of.give_back(client, len(calls))
 
     def check_room(self, answers: int) -> None:
         """Refuse a request with so many answers if the queue has no room for them. Raises as `run`."""
@@ -124,12 +128,6 @@ class Desk:
         share = self.most_waiting - self.most_waiting // 8 if self._turns.is_alone(client) else most
         if self._waiting_of[client] + answers > share:
             raise RefusedError(503, f"more than {share:,} of your answers would be waiting; try again")
-
-    def _count(self, client: str, answers: int) -> None:
-        self.waiting += answers
-        self._waiting_of[client] += answers
-        if not self._waiting_of[client]:
-            del self._waiting_of[client]
 
     async def make[T](self, function: Callable[[], T]) -> T:
         """Return what a function that makes an item returns. It runs in a thread, when it is its client's turn."""

@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.integrations.desk import CLIENT, Desk, RefusedError, RequestedItem, ScoredText
+from rg_env.integrations.turns_of_clients import Shares
 from rg_env.scoring import Status
 from rg_env.tasks import Item, Split
 
@@ -91,7 +92,7 @@ class Episodes:
     most: int = MOST_EPISODES
     idle_seconds: float = IDLE_SECONDS
     _running: OrderedDict[str, Episode] = field(default_factory=OrderedDict)
-    _of_client: Counter[str] = field(default_factory=Counter)
+    _of_client: Shares = field(default_factory=Shares)
     _rows: dict[Split, asyncio.Task[ReasoningGymDataset]] = field(default_factory=dict)
     _secret: bytes = field(default_factory=partial(secrets.token_bytes, 16))
 
@@ -186,9 +187,7 @@ class Episodes:
             return
         if episode.scoring is not None:
             episode.scoring.cancel()
-        self._of_client[episode.client] -= 1
-        if not self._of_client[episode.client]:
-            del self._of_client[episode.client]
+        self._of_client.give_back(episode.client)
 
     def _end_idle(self) -> None:
         # The least recently used come first.

@@ -9,13 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 SLOW_SECONDS = 1.0
 MEMORY_SECONDS = 60.0
+
+
+class Shares(Counter[str]):
+    """What each client has of something that is bounded. Who has given everything back is forgotten."""
+
+    def give_back(self, client: str, number: int = 1) -> None:
+        self[client] -= number
+        if not self[client]:
+            del self[client]
 
 
 @dataclass

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -25,6 +24,7 @@ from rg_env.integrations.desk import CLIENT, RefusedError
 from rg_env.integrations.episodes import UNANSWERED, Episode, Episodes, Outcome
 from rg_env.integrations.mistakes import explain
 from rg_env.integrations.reply import Reply
+from rg_env.integrations.turns_of_clients import Shares
 from rg_env.tasks import Split
 
 _ABOUT = "Reasoning Gym: a question, and a reward for its answer, scored in processes that can be killed"
@@ -82,7 +82,7 @@ class StepRequest(BaseModel):
 def routes(episodes: Episodes) -> APIRouter:
     """GET /metadata, /schema and /state, POST /reset, /step and /mcp, and the WebSocket /ws."""
     router = APIRouter()
-    sockets: Counter[str] = Counter()
+    sockets = Shares()
     share = max(1, episodes.most // 2)
 
     @router.get("/metadata", response_model=None)
@@ -134,9 +134,7 @@ def routes(episodes: Episodes) -> APIRouter:
             await socket.accept()
             await converse(socket)
         finally:
-            sockets[client] -= 1
-            if not sockets[client]:
-                del sockets[client]
+            sockets.give_back(client)
 
     async def converse(socket: WebSocket) -> None:
         connection = _Connection(episodes, episodes.new_key())

@@ -106,7 +106,8 @@ def routes(episodes: Episodes) -> APIRouter:
     router.include_router(_task_routes(episodes))
     router.include_router(_episode_routes(episodes))
     for named in (_task_routes(episodes), _episode_routes(episodes)):
-        router.include_router(named, prefix="/{env_name}", dependencies=[Depends(_check_name)])
+        # Not listed, because they are the same requests.
+        router.include_router(named, prefix="/{env_name}", dependencies=[Depends(_check_name)], include_in_schema=False)
     return router
 
 
