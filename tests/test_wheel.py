@@ -1,4 +1,4 @@
-"""The built wheel is all that `score`, `serve` and `attack` need: no checkout, no extra."""
+"""The built wheel in an environment of its own is all that `score`, `serve`, `attack` and `--endpoint` need."""
 
 import json
 import os
@@ -9,35 +9,36 @@ import urllib.request
 
 import pytest
 
-from tests.running import ROOT
+from tests.evaluate.test_light_install import try_everything
+from tests.running import ROOT, run_command
 
-# Each command starts in a new environment, without compiled modules.
-pytestmark = pytest.mark.long
+# The commands run in a new environment, without compiled modules.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(950)]
 
 
 @pytest.fixture(scope="module")
-def rg_env(tmp_path_factory):
-    """Returns `rg-env` of a wheel in an environment of its own, as a command that runs in an empty folder."""
+def environment(tmp_path_factory):
+    """The folder of an environment that has the wheel and what it declares."""
     dist = tmp_path_factory.mktemp("dist")
-    uv = [ROOT / "scripts" / "uv.sh"]
-    subprocess.run(
-        [*uv, "build", "--quiet", "--wheel", "--python", sys.executable, "--out-dir", dist, ROOT],
-        check=True,
-        timeout=200,
-    )
+    folder = tmp_path_factory.mktemp("installed") / "venv"
+    uv = ROOT / "scripts" / "uv.sh"
+    run_command(uv, "build", "--quiet", "--wheel", "--python", sys.executable, "--out-dir", dist, ROOT)
     (wheel,) = dist.glob("rg_env-*.whl")
-    return [*uv, "tool", "run", "--quiet", "--isolated", "--python", sys.executable, "--from", wheel, "rg-env"]
+    run_command(uv, "venv", "--quiet", "--python", sys.executable, folder)
+    run_command(uv, "pip", "install", "--quiet", "--python", folder / "bin" / "python", wheel)
+    return folder
 
 
 @pytest.fixture
-def run(rg_env, tmp_path):
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+def run(environment, tmp_path):
+    """Starts `rg-env` of that environment in an empty folder."""
+    variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
 
     def run(*arguments):
         return subprocess.Popen(
-            [*rg_env, *arguments],
+            [environment / "bin" / "rg-env", *arguments],
             cwd=tmp_path,
-            env=environment,
+            env=variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -66,3 +67,10 @@ def test_a_wheel_serves(run):
     finally:
         server.terminate()
         server.communicate(timeout=60)
+
+
+def test_an_endpoint_needs_no_extra(environment, tmp_path):
+    installed = {path.name for path in (environment / "lib").glob("python*/site-packages/*")}
+    assert "rg_env" in installed
+    assert not installed & {"torch", "ray", "skyrl", "transformers"}
+    try_everything(environment / "bin" / "python", tmp_path)

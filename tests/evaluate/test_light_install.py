@@ -1,12 +1,8 @@
-"""`--endpoint` without any extra: in a fresh environment that has only the declared dependencies."""
+"""`--endpoint` imports nothing of the extras. `tests/test_wheel.py` tries it in an environment without them."""
 
 import json
-import subprocess
 import sys
-import venv
 from pathlib import Path
-
-import pytest
 
 from tests.evaluate.server import completion, serving
 from tests.running import program, run_command
@@ -33,13 +29,3 @@ def try_everything(python, folder):
 
 def test_nothing_heavy_is_imported(tmp_path):
     try_everything(sys.executable, tmp_path)
-
-
-@pytest.mark.long
-def test_a_fresh_environment_without_extras(tmp_path):
-    venv.create(tmp_path / "venv", with_pip=True)
-    python = tmp_path / "venv" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", ROOT], check=True, timeout=800)
-    installed = subprocess.run([python, "-m", "pip", "list"], check=True, capture_output=True, text=True).stdout
-    assert not {line.split()[0] for line in installed.splitlines() if line} & {"torch", "ray", "skyrl", "transformers"}
-    try_everything(python, tmp_path)

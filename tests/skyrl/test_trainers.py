@@ -145,6 +145,20 @@ def test_too_many_batches_without_signal_end_the_run(tmp_path):
         train(build(tmp_path, **FILTER, **limit, mixed_share=0.0, trainer__epochs=4))
 
 
+def test_a_reward_function_that_fails_for_every_group_ends_the_run_at_the_first_step(tmp_path, monkeypatch):
+    """In spite of `filter`, which would draw one batch without a signal after the other. The function is tried before
+    the run, so it fails of what this policy says.
+    """
+    function = "def reward(rollouts):\n    return [1 / (one.verdict.parsed.answer != 'wrong') for one in rollouts]\n"
+    (tmp_path / "often_failing.py").write_text(function)
+    monkeypatch.syspath_prepend(tmp_path)
+    trainer = build(tmp_path, mixed_share=0.0, **FILTER, **{f"{RG}reward": "often_failing.reward"}, trainer__epochs=4)
+    failed = r"step 1: the reward function failed for every group.*ZeroDivisionError"
+    with pytest.raises(RGEnvError, match=failed):
+        train(trainer)
+    assert {line.step for line in open_run(tmp_path / "dumps").ledger()} == {1}
+
+
 def test_what_an_epoch_leaves_over_is_said(tmp_path):
     trainer = build(tmp_path, **FILTER, mixed_share=0.0, trainer__epochs=2)
     warnings: list[str] = []

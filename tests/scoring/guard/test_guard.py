@@ -208,7 +208,7 @@ def test_no_text_makes_the_guard_raise(item: Item, answer: str) -> None:
 
 # fmt: off
 UNITS = [
-    *string.printable,
+    *string.punctuation, *string.whitespace, *"0129aexjzACEIKNOQRSTXZ",
     "×", "∧", "٣", "\u00a0", ", ", "1 ", "1,", "1+", "x*", "2**", "-1", "()", "[]", "[(", "'',", "1.", "0.", "e9", "1e",
     "sin(", "x/", " + ", "A+1 ", "A+", "F2 ", "R' ", "Zoe is a knight, ", "and ", '{"a":', "<answer>", "a b", "True ",
     "boxed{", "1/", "1:", "0,", "[0,", "[[0", "1 \n", "\n\n", "--", "- ", "'a", "\\", "** ", "(1", "1)", "n a n ",
@@ -222,4 +222,4 @@ def test_long_answers_take_linear_time(task: str) -> None:
     entry = item_of(task)
     for unit in UNITS:
         for end in ("", "x"):
-            refusal_of(entry, unit * (64_000 // len(unit)) + end)
+            refusal_of(entry, unit * (32_000 // len(unit)) + end)
