@@ -52,7 +52,7 @@ install-vllm: $(VLLM_VENV)/installed
 # A file's tests share what its fixtures trained, so they stay in one process. Files begin in the order of tests/conftest.py.
 BY_FILE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-# Training runs of half a minute and more: the quickstart, attacks, kills and resumption.
+# Training runs, such as the quickstart, with attacks, kills and resumption; and what else takes a quarter of a minute.
 test-long: install
 	$(BIN)/python -m pytest -m long $(BY_FILE)
 

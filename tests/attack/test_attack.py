@@ -20,6 +20,7 @@ from tests.running import ROOT, run_command
 Rule = Callable[[Mapping[str, Any], str], float]
 
 
+@pytest.mark.long
 def test_known_holes_of_scorers_are_found_where_no_answer_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "admit", lambda entry, answer: (entry, answer, f"<answer>{answer}</answer>"))
     monkeypatch.setattr("rg_env.attack.attack_run._DEADLINE", 0.3)
@@ -33,7 +34,10 @@ def test_known_holes_of_scorers_are_found_where_no_answer_is_checked(monkeypatch
     "tasks",
     [
         {"careful": set()},
-        {"careful": set(), "evaluating": {"code", "crash", "hang", "poison"}, "measuring": {"free reward"}},
+        pytest.param(
+            {"careful": set(), "evaluating": {"code", "crash", "hang", "poison"}, "measuring": {"free reward"}},
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_users_own_scorers_are_attacked(tmp_path: Path, tasks: dict[str, set[str]]) -> None:

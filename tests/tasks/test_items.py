@@ -36,6 +36,7 @@ def stream(task: str, seed: int = 42, split: Split = Split.TRAIN, **kwargs: Any)
     return ItemStream(task, kwargs.pop("options", {}), seed, split, **kwargs)
 
 
+@pytest.mark.long
 def test_entries_of_all_tasks_are_the_same_in_every_process_and_survive_json() -> None:
     # intermediate_integration: sympy picks among equivalent antiderivatives by hash seed (see `generators`).
     tasks = [task for task in task_names() if task != "intermediate_integration"]
