@@ -35,7 +35,7 @@ RG_DUMP = "environment.skyrl_gym.rg_dump"
 SMALLER = {
     "--groups 1000": "--groups 50",
     "--rows 5000": "--rows 500",
-    "--model runs/quickstart/exports": f"--model runs/quickstart/exports {RG_DUMP}.num_eval_samples_per_task=5",
+    "--model runs/quickstart/exports": "--model runs/quickstart/exports --items 8",
 }
 """What a page proposes, and how much of it is enough to see that the command runs."""
 
