@@ -17,8 +17,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rg_env.integrations.turns_of_clients import Shares
 
-HEAD_SECONDS = 10.0
-"""After which a connection on which no whole head of a request has come is closed."""
+HEAD_SECONDS = 30.0
+"""After which a connection on which no whole head of a request has come is closed. On a machine with work for ten times
+its cores, a polite client may need more than 10 s between connecting and sending."""
 KEEP_ALIVE_SECONDS = 60
 REPLY_SECONDS = 120.0
 """After which a connection is closed whose client has not taken all of a reply, however steadily it reads."""

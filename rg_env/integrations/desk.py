@@ -28,8 +28,9 @@ from rg_env.tasks.registry import check_name, check_options
 _LONGEST_ID, _MOST_MADE = 200, 4096
 # NeMo Gym's rule (0.7.0): up to the first closing brace, whatever stands before it.
 _BOXED = re.compile(r"\\boxed\{([^}]+)\}")
-_MAKERS = 4
-"""Items that are made at the same time, in threads: some tasks take seconds for one."""
+_MAKERS = 2
+"""Items that are made at the same time, in threads: one for a client whose items take seconds, one for all others. More
+threads would not be faster, because they share Python's lock with each other and with all answers."""
 CLIENT: ContextVar[str] = ContextVar("CLIENT", default="")
 """Whose request is being answered: the address that it came from."""
 _NO_ITEM = "name the item: an entry of Reasoning Gym, or an id such as chain_sum-train-42-0"
