@@ -111,7 +111,7 @@ format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Writes docs/evidence/benchmarks.md in about 20 minutes. In two, to runs/benchmarks: make bench ARGS=--quick
+# Writes docs/evidence/benchmarks.md in about 20 minutes. In a few, to runs/benchmarks: make bench ARGS=--quick
 bench: install
 	$(BIN)/python -m benchmarks $(ARGS)
 

@@ -32,7 +32,7 @@ def main() -> None:
         "python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(BENCHMARKS)}")
-    parser.add_argument("--quick", action="store_true", help="in two minutes: less work, one or two pairs of runs")
+    parser.add_argument("--quick", action="store_true", help="in a few minutes: less work, one or two pairs of runs")
     parser.add_argument("--out", type=Path, help="folder for the results")
     asked = parser.parse_args()
     if unknown := sorted({*asked.names} - {*BENCHMARKS}):

@@ -1,0 +1,249 @@
+"""`rg-env serve` with 1,000 clients: 800 ask for the score of an answer every 20 seconds, and 200 of another address
+leave, send half a body, send slowly, send 100 MB, hold connections, send hostile entries, or ask for items that take
+long to make. The cost is the time within which 95 of 100 polite answers came, next to that without the 200. Each run
+with them takes a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import statistics
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+from benchmarks.bench_serve import started
+from benchmarks.comparison import Comparison, Goal
+from rg_env.integrations.connections import allow_connections
+
+POLITE, RUDE = 800, 200
+PAUSE_SECONDS = 20.0
+"""Between two questions of a polite client."""
+SECONDS, QUICK_SECONDS = 60, 20
+QUIET_SECONDS = 40
+ITEM, RIGHT = "gcd-train-42-0", "2"
+HOSTILE = {
+    "entry": {
+        "question": "?",
+        "answer": "1",
+        "metadata": {"source_dataset": "simple_integration", "integrand": "1+" * 5000, "variable": "x"},
+    },
+    "answer": ["9**9**9**9 + " * 20 + "1"] * 20,
+}
+NOTES: list[str] = []
+
+
+class Asked(NamedTuple):
+    """A polite answer: how long it took in ms, and what was wrong with it, if anything."""
+
+    milliseconds: float
+    wrong: str = ""
+
+
+def request(body: Any) -> bytes:
+    content = json.dumps(body).encode()
+    return head(len(content)) + content
+
+
+def head(length: int) -> bytes:
+    lines = ["POST /score HTTP/1.1", "Host: localhost", "Content-Type: application/json", f"Content-Length: {length}"]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+class Client:
+    """A connection to the server, from one of this machine's addresses."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self.writer = reader, writer
+
+    @classmethod
+    async def connect(cls, port: int, address: str) -> Client:
+        return cls(*await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0)))
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def ask(self, body: Any) -> Any:
+        """The reply to a request."""
+        await self.send(request(body))
+        lines = (await self._reader.readuntil(b"\r\n\r\n")).decode().splitlines()
+        (length,) = [line.partition(":")[2] for line in lines if line.lower().startswith("content-length:")]
+        return json.loads(await self._reader.readexactly(int(length)))
+
+
+# ----------------------------------------------------------------------------------------------------------- clients
+async def polite(port: int, number: int, end: float, asked: list[Asked]) -> None:
+    """Ask for right and wrong answers in turn."""
+    # They begin one after the other.
+    await asyncio.sleep(PAUSE_SECONDS * number / POLITE)
+    client = None
+    while time.monotonic() < end:
+        number += 1
+        start = time.monotonic()
+        try:
+            client = client or await Client.connect(port, "127.0.0.1")
+            reply = await client.ask({"item": ITEM, "answer": RIGHT if number % 2 else "-1"})
+            scores = [verdict["score"] for verdict in reply.get("verdicts", ())]
+            wrong = "" if scores == [number % 2] else str(reply)[:100]
+        except (OSError, EOFError) as error:
+            wrong, client = type(error).__name__, None
+        asked.append(Asked((time.monotonic() - start) * 1000, wrong))
+        await asyncio.sleep(min(PAUSE_SECONDS, max(0.0, end - time.monotonic())))
+    if client:
+        client.writer.close()
+
+
+async def leave(client: Client) -> None:
+    await client.send(request({"item": ITEM, "answer": [RIGHT] * 20}))
+    await asyncio.sleep(0.02)
+
+
+async def send_half(client: Client) -> None:
+    await client.send(head(1000) + b'{"item": ')
+    await asyncio.sleep(5)
+
+
+async def send_slowly(client: Client) -> None:
+    for byte in head(1000)[:50]:
+        await client.send(bytes([byte]))
+        await asyncio.sleep(0.3)
+
+
+async def send_much(client: Client) -> None:
+    await client.send(head(100 << 20))
+    for _ in range(100):
+        await client.send(b" " * (1 << 20))
+
+
+async def hold(_: Client) -> None:
+    await asyncio.sleep(20)
+
+
+async def send_hostile_entries(client: Client) -> None:
+    await client.ask(HOSTILE)
+
+
+async def ask_for_slow_items(client: Client) -> None:
+    await client.ask({"item": f"knight_swap-train-{random.randrange(1000)}-{random.randrange(1000)}", "answer": "1"})
+
+
+KINDS: tuple[Callable[[Client], Awaitable[None]], ...] = (
+    leave,
+    send_half,
+    send_slowly,
+    send_much,
+    hold,
+    send_hostile_entries,
+    ask_for_slow_items,
+)
+
+
+async def rude(port: int, number: int, end: float) -> None:
+    """Do the same again and again, until the end."""
+    behave = KINDS[number % len(KINDS)]
+    while time.monotonic() < end:
+        with suppress(OSError, EOFError, TimeoutError):
+            client = await Client.connect(port, "127.0.0.2")
+            try:
+                async with asyncio.timeout(max(0.1, end - time.monotonic())):
+                    await behave(client)
+            finally:
+                client.writer.transport.abort()
+        await asyncio.sleep(0.5)
+
+
+async def all_clients(port: int, seconds: float, rude_ones: int) -> list[Asked]:
+    end = time.monotonic() + seconds
+    asked: list[Asked] = []
+    polite_ones = [polite(port, number, end, asked) for number in range(POLITE)]
+    await asyncio.gather(*polite_ones, *(rude(port, number, end) for number in range(rude_ones)))
+    return asked
+
+
+# ------------------------------------------------------------------------------------------------------------ figures
+class Load:
+    """Runs of the clients against one server, and what all of them found."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.answers = 0
+        self.wrong: Counter[str] = Counter()
+        self.medians: list[float] = []
+        self.slowest = 0.0
+
+    def run(self, seconds: float, rude_ones: int) -> float:
+        """Milliseconds within which 95 of 100 polite answers came."""
+        asked = asyncio.run(all_clients(self._port, seconds, rude_ones))
+        times = [one.milliseconds for one in asked]
+        self.answers += len(asked)
+        self.wrong.update(one.wrong for one in asked if one.wrong)
+        if rude_ones:
+            self.medians.append(statistics.median(times))
+            self.slowest = max(self.slowest, *times)
+        return statistics.quantiles(times, n=20)[-1]
+
+
+def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
+    """With and without the rude ones."""
+    allow_connections()
+    seconds = QUICK_SECONDS if quick else SECONDS
+    with started("-m", "rg_env", "serve", "--port", "0") as url:
+        port = int(url.rpartition(":")[2])
+        server = next(child for child in psutil.Process().children() if "serve" in child.cmdline())
+        load = Load(port)
+        load.run(QUICK_SECONDS, 0)  # processes and imports
+        before = state_of(server)
+        yield Comparison(
+            "a polite answer, 95 of 100",
+            "ms",
+            lambda: load.run(seconds, RUDE),
+            lambda: load.run(min(seconds, QUIET_SECONDS), 0),
+            "the same without the rude ones",
+            goal=Goal(ratio=2.0),
+            slow=True,
+        )
+        after = settled(server, before)
+        start = time.monotonic()
+        server.send_signal(signal.SIGTERM)
+        server.wait(60)
+        ended = time.monotonic() - start
+    reasons = "".join(f" ({number:,}: {why})" for why, number in load.wrong.most_common(3))
+    NOTES.append(
+        f"{load.answers:,} polite answers, {load.wrong.total():,} of them wrong or refused{reasons}; "
+        "with the rude ones the median was "
+        f"{statistics.median(load.medians):.0f} ms, the slowest {load.slowest / 1000:.1f} s."
+    )
+    NOTES.append(
+        f"The server had {before.descriptors} descriptors and {before.megabytes} MB before, {after.descriptors} and "
+        f"{after.megabytes} MB after all had left; SIGTERM ended it within {ended:.1f} s. Load average at the end: "
+        f"{os.getloadavg()[0]:.1f}; clients and server shared the cores."
+    )
+
+
+class State(NamedTuple):
+    """What a server keeps."""
+
+    descriptors: int
+    megabytes: int
+
+
+def state_of(server: psutil.Process) -> State:
+    return State(server.num_fds(), server.memory_info().rss >> 20)
+
+
+def settled(server: psutil.Process, before: State) -> State:
+    """What it keeps when it has noticed that all have left, which takes as long as a head may."""
+    deadline = time.monotonic() + 90
+    while server.num_fds() > before.descriptors and time.monotonic() < deadline:
+        time.sleep(1)
+    return state_of(server)
