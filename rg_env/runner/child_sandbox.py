@@ -128,13 +128,22 @@ class Sandbox:
             self.missing[what] = str(getattr(error, "strerror", None) or error)
 
 
+def _has_packages(folder: Path) -> bool:
+    """Return whether packages are installed in a folder: by its name, or as `pip install --target` leaves it."""
+    if folder.name in ("site-packages", "dist-packages"):
+        return True
+    with suppress(OSError):
+        return any(folder.glob("*.dist-info"))
+    return False
+
+
 def readable_paths() -> list[str]:
     """Return what a scorer may read: Python's folders, those of the packages imported so far, the system's libraries.
 
     Not the script's folder, nor the current one, although both may be in `sys.path`.
     """
     paths = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()}
-    paths |= {path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")}
+    paths |= {path for path in sys.path if _has_packages(Path(path))}
     for module in list(sys.modules.values()):
         with suppress(Exception):
             paths |= {str(path) for path in vars(module).get("__path__", ())}  # a lazy module may log on getattr

@@ -285,6 +285,17 @@ def test_finding_the_readable_folders_triggers_no_lazy_import(monkeypatch: pytes
     assert looked_up == []
 
 
+def test_packages_in_a_folder_of_any_name_can_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # As after `pip install --target`. A scorer that may not list it takes what is installed there for missing.
+    (tmp_path / "target" / "reasoning_gym-0.1.25.dist-info").mkdir(parents=True)
+    (tmp_path / "scripts").mkdir()
+    monkeypatch.syspath_prepend(tmp_path / "target")
+    monkeypatch.syspath_prepend(tmp_path / "scripts")
+    readable = readable_paths()
+    assert str(tmp_path / "target") in readable
+    assert str(tmp_path / "scripts") not in readable
+
+
 # -- the filter itself
 
 
