@@ -115,35 +115,47 @@ class Canaries:
             responses_per_step: a step with fewer than 32 has a canary for each response.
 
         Raises:
-            RGEnvError: `stop_on_canaries`, and no task that has answers scores them.
+            RGEnvError: no task has a scorer that gives a score; or `stop_on_canaries`, and no task that has answers
+                scores them.
         """
         tried = {}
         for task, items in tasks.items():
             known = [item for item in items if _own_answer(item)]
             if known:
                 tried[task] = known
-        await asyncio.gather(*(self._try_task(task, items) for task, items in tried.items()))
+        failures = await asyncio.gather(*(self._try_task(task, items) for task, items in tried.items()))
+        # Without any score there is nothing to learn, however long the run is.
+        if tried and all(failures):
+            raise RGEnvError(f"the scorer fails for every task of this run: {failures[0]}")
         if tried and self._without_right.issuperset(tried) and self._config.stop_on_canaries:
             raise RGEnvError(
                 f"{PREFIX}.stop_on_canaries: no task of this run scores the answers that its own items store"
             )
         self._responses_per_step = responses_per_step
 
-    async def _try_task(self, task: str, items: Sequence[Item]) -> None:
-        """Score the own answers of some items, and those of the others; a task that fails is said and left out."""
+    async def _try_task(self, task: str, items: Sequence[Item]) -> str:
+        """Score the own answers of some items, and those of the others; a task that fails is said and left out.
+
+        Returns:
+            what failed if no item got a score from the scorer; else empty.
+        """
         failed = []
+        unscored = 0
         for item in items:
             own = _own_answer(item)
             self._remember(item.task, own)
             scored = await self._score(Canary(item, self._bare(own), own, is_right=True))
-            if scored is not None and not self._is_solved(scored):
-                failed.append(_sentence(item, own, scored, is_right=True))
+            if scored is None or self._is_solved(scored):
+                continue
+            failed.append(_sentence(item, own, scored, is_right=True))
+            if scored.status.is_scorer_failure:
+                unscored += 1
         # If only some fail, it may be the verifier and not the task: then the canaries of the run say so.
         if len(failed) == len(items):
             self._without_right.add(task)
             self._without_wrong.add(task)
             logger.warning("{}, so canaries leave {} out", failed[0], task)
-            return
+            return failed[0] if unscored == len(items) else ""
         if failed:
             logger.warning("canary: {}: the verifier is wrong", failed[0])
         for item in items:
@@ -155,6 +167,7 @@ class Canaries:
                 self._without_wrong.add(task)
                 sentence = _sentence(item, other, scored, is_right=False)
                 logger.warning("{}, so {} has no wrong canaries", sentence, task)
+        return ""
 
     def _bare(self, answer: str) -> str:
         return _with_answer("I know it.", answer, self._config) or ""

@@ -222,6 +222,17 @@ def test_a_task_whose_own_answer_fails_is_said_and_left_out(tmp_path, monkeypatc
         train(build(tmp_path / "stopped", **{f"{RG}stop_on_canaries": True}))
 
 
+def test_a_run_whose_scorer_fails_for_every_task_ends_before_the_first_step(tmp_path, monkeypatch):
+    async def fail(self, entry, answer, config):
+        return AnswerScore.without_score(Status.ERROR, "no scorer for chain_sum: nothing is installed")
+
+    monkeypatch.setattr(Scorer, "_score", fail)
+    trainer = build(tmp_path)
+    with pytest.raises(RGEnvError, match=r"the scorer fails for every task of this run: .*nothing is installed"):
+        train(trainer)
+    assert not trainer.given
+
+
 def test_a_scorer_without_a_core_is_no_failure(tmp_path, monkeypatch):
     async def starve(self, entry, answer, config):
         return AnswerScore.without_score(Status.TIMEOUT, "no core", excused=True)
