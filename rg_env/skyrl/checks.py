@@ -243,6 +243,8 @@ def check_loop(cfg: Any) -> Mistakes:
             other = "trainer.fully_async.sample_full_batch=true with it"
         right = f"it does nothing here, because SkyRL filters no rewards of tokens; set {other}"
         yield "trainer.algorithm.zero_variance_filter", right
+    if loop.enabled:
+        yield from _check_async_loop(cfg)
     if loop.simulate_training:
         right = "it is of SkyRL's simulator, which trains nothing; set it to false"
         yield "trainer.fully_async.simulate_training", right
@@ -252,6 +254,26 @@ def check_loop(cfg: Any) -> Mistakes:
             setting, workers = f"trainer.{role}.sequence_parallel_size", _workers_of(cfg, role)
             if workers % value_of(cfg, setting):
                 yield setting, f"must divide the {workers} workers of trainer.placement.{role}_*"
+
+
+def _check_async_loop(cfg: Any) -> Mistakes:
+    """What SkyRL's fully asynchronous loop refuses only when the policy is loaded."""
+    trainer = cfg.trainer
+    batch, workers = trainer.policy_mini_batch_size, trainer.fully_async.num_parallel_generation_workers
+    most = batch * (1 + trainer.fully_async.max_staleness_steps)
+    if not batch <= workers <= most:
+        right = (
+            f"must be {batch} to {most}: at least trainer.policy_mini_batch_size, and at most that times 1 + "
+            "trainer.fully_async.max_staleness_steps"
+        )
+        yield "trainer.fully_async.num_parallel_generation_workers", right
+    if trainer.train_batch_size != batch:
+        yield "trainer.train_batch_size", f"must be trainer.policy_mini_batch_size, {batch}, with trainer.fully_async"
+    if trainer.placement.colocate_all:
+        yield "trainer.placement.colocate_all", "must be false with trainer.fully_async"
+    if trainer.algorithm.dynamic_sampling.type is not None:
+        right = "must be null with trainer.fully_async; trainer.fully_async.sample_full_batch=true does the same"
+        yield "trainer.algorithm.dynamic_sampling.type", right
 
 
 def check_temperature(cfg: Any) -> Mistakes:

@@ -72,20 +72,6 @@ ROWS = (
         advice=f"lower {_PLACEMENT}.*_num_gpus_per_node and {_ENGINE}.num_engines, or name a larger cluster in "
         "RAY_ADDRESS (docs/gpu.md)",
     ),
-    # the fully asynchronous loop, when its trainer is built
-    Row(
-        r"num_parallel_generation_workers",
-        advice="set trainer.fully_async.num_parallel_generation_workers to at least trainer.policy_mini_batch_size and "
-        "at most that times 1 + trainer.fully_async.max_staleness_steps",
-    ),
-    Row(
-        r"train_batch_size must equal policy_mini_batch_size", advice="set trainer.policy_mini_batch_size to the former"
-    ),
-    Row(r"colocate_all is not supported", advice=f"set {_PLACEMENT}.colocate_all=false"),
-    Row(
-        r"dynamic sampling is not supported",
-        advice="set trainer.algorithm.dynamic_sampling.type=null; trainer.fully_async.sample_full_batch does the same",
-    ),
 )
 _CHOICE = re.compile(r"invalid (?P<setting>\w+): (?P<value>.*)\. Must be one of .*?(?P<choices>\[.*\])")
 _NAMES_ELSEWHERE = {

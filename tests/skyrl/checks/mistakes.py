@@ -73,6 +73,7 @@ NOT_TOGETHER = {
     "trainer.algorithm.zero_variance_filter=true": "set trainer.algorithm.dynamic_sampling.type=filter",
     "generator.batched=true": "scored one after another",
     "trainer.fully_async.simulate_training=true": "which trains nothing",
+    "trainer.fully_async.enabled=true": "must be 4 to 20: at least trainer.policy_mini_batch_size",
     "trainer.run_name=''": "a name without slashes",
     "trainer.policy_mini_batch_size=3": "divisible",
     "trainer.placement.colocate_all=true": "cannot run on the CPU",

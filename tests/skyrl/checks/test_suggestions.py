@@ -61,10 +61,6 @@ def test_every_row_is_about_words_that_skyrl_says():
 
 
 def test_a_message_under_way_names_settings_without_values():
-    assert (
-        suggestion("colocate_all is not supported for async training yet.", None)
-        == f"set {PLACEMENT}.colocate_all=false"
-    )
     assert suggestion("train_batch_size 20 should be divisible by policy_mini_batch_size 16", None).startswith(
         "change "
     )
