@@ -33,3 +33,4 @@ echo "installing the packages of requirements/$name.txt into $folder; with torch
 # The builds of TORCH_INDEX are preferred, because 2.13.0+cpu counts as newer than 2.13.0.
 uv pip install $quiet --python "$folder/bin/python" ${TORCH_INDEX:+--index "$TORCH_INDEX" --index-strategy unsafe-best-match} \
   --requirements "requirements/$name.in" --constraints "requirements/$name.txt" --overrides requirements/overrides.txt
+echo "installed into $folder; so that its commands are found in this shell: . $folder/bin/activate" >&2

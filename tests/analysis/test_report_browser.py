@@ -283,6 +283,7 @@ def test_runs_are_overlaid_in_their_colors_and_can_be_hidden(show, tmp_path):
     assert rows["model"] == ["model-0.2", "model-0.8"]
     assert rows["step"] == ["0", "0"]  # of the first evaluation, which stands last
     assert rows["mean score"][1].partition("]")[2].startswith("+0.300 [")
+    assert page.locator("#side .hint").is_visible()
     assert page.text_content("#headline-of") == "all figures of run model-0.2, train"
     assert texts(page.locator("#compared-tasks h3")) == [
         "solved, last evaluation",
@@ -305,6 +306,8 @@ def test_runs_are_overlaid_in_their_colors_and_can_be_hidden(show, tmp_path):
     assert not is_wider_than_its_place(page)
     assert not is_wider_than_its_place(show(path, **PHONE))
 
+    trained = show(write_report(dump.where(["phase = 'train'"]), tmp_path / "trained.html"))
+    assert not trained.locator("#side .hint").is_visible(), "no difference stands there to explain"
     part = show(write_report(dump.where([f"run_id = '{OTHER_RUN}' AND phase = 'train'"]), tmp_path / "part.html"))
     assert part.text_content("h1").startswith("Run model-0.8")
     assert not part.locator("#about input").count()

@@ -85,5 +85,7 @@ function sideBySide() {
   byId("side").hidden = !report.comparisons.length && !report.differing_settings.length;
   if (byId("side").hidden) return;
   comparedSummary();
+  // It says what stands below a value: in training rows, nothing does.
+  byId("side").querySelector(".hint").hidden = !byId("compared").querySelector(".difference");
   byId("compared-tasks").replaceChildren(...report.comparisons.filter(({ moment, totals }) => moment !== "first" && totals.length).flatMap(comparedTasks));
 }
