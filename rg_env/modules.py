@@ -35,9 +35,9 @@ def import_named(names: Iterable[str]) -> None:
             if error.name not in (name, name.partition(".")[0]):
                 raise _failed_import(name, error) from error
             message = f"there is no module {name!r} in {Path.cwd()} or among the installed ones"
-            if name.endswith(".py"):
-                message += f"; a module is named without .py: {name.removesuffix('.py')}"
-            raise UserCodeError(message) from None
+            from rg_env.hints import module_meant
+
+            raise UserCodeError(f"{message}{module_meant(name)}") from None
         except SystemExit as error:
             # Only the place: the message says itself what happened there.
             where = str(_failed_import(name, error)).removesuffix(f": {describe(error)}")

@@ -50,7 +50,7 @@ def _check_worked_examples(examples: object, format: str) -> None:
 
     if not isinstance(examples, (list, tuple)):
         raise ConfigError(f"worked_examples must be a list of {{question, response}}, not {type(examples).__name__}")
-    for number, example in enumerate(examples, 1):
+    for number, example in enumerate(examples):
         if not isinstance(example, Mapping) or not _REQUIRED <= set(example) <= _REQUIRED | {"task"}:
             raise ConfigError(f"worked_examples[{number}]: needs `question` and `response` (and may name a `task`)")
         if not all(isinstance(example[key], str) for key in _REQUIRED):

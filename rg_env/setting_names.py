@@ -150,6 +150,8 @@ def _similar(key: str) -> str:
     """Say what an unknown name may mean, or where all names are."""
     if usual := _USUAL.get(key.rpartition(".")[2]):
         return f"did you mean {usual}?"
+    if (dotted := key.replace("/", ".")) in setting_names():
+        return f"did you mean {dotted}?"
     if groups := _matching_groups(key):
         return f"did you mean {' or '.join(groups)}?"
     # By the last part, which is what people remember; of several settings with it, the one that is most like the key.

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from rg_env.errors import ConfigError, did_you_mean, need, need_number, one_line, refuse
+from rg_env.errors import ConfigError, did_you_mean, need, need_number, refuse
 
 
 def setting(default: Any, **limits: Any) -> Any:
@@ -142,8 +142,9 @@ def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
     except Exception as error:  # PyYAML's constructors raise nearly anything
-        why = one_line(error).replace(' in "<unicode string>", line', ", line")  # PyYAML does not know the file's name
-        raise ConfigError(f"{path}: is not valid YAML ({why})") from None
+        from rg_env.hints import of_yaml
+
+        raise ConfigError(f"{path}: is not valid YAML ({of_yaml(error)})") from None
     if not isinstance(content, Mapping) or not content:
         raise ConfigError(f"{path}: contains no settings; write lines such as `trainer.max_training_steps: 10`")
     settings: dict[str, Any] = {}
@@ -187,7 +188,9 @@ def read_value(key: str, text: str) -> Any:
     try:
         return yaml.load(text, _Loader)
     except Exception as error:  # PyYAML's constructors raise nearly anything
-        raise ConfigError(f"{key}: cannot read {text!r} ({one_line(error)}); quote it") from None
+        from rg_env.hints import of_yaml
+
+        raise ConfigError(f"{key}: cannot read {text!r} ({of_yaml(error)}); quote it") from None
 
 
 def _flatten(node: Mapping[Any, Any], prefix: str, is_setting: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:

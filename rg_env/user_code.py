@@ -71,8 +71,11 @@ def load_object(setting: str, path: str) -> Any:
     module, name = _module_and_name(path)
     import_named([module])
     if not hasattr(sys.modules[module], name):
-        how = "; write module.function, without .py" if name == "py" else ""
-        refuse(f"{PREFIX}.{setting}", path, f"the module {module} has no {name!r}{how}")
+        from rg_env.hints import member_meant
+
+        refuse(
+            f"{PREFIX}.{setting}", path, f"the module {module} has no {name!r}{member_meant(sys.modules[module], name)}"
+        )
     return getattr(sys.modules[module], name)
 
 

@@ -129,7 +129,7 @@ class CommandGroup(_LaidOut, TyperGroup):
             root = ctx.find_root()
             paths = list(_paths(root.command, root.info_name))
             names = {path.rpartition(" ")[2] for path in paths}
-            near = [word] if word in names else get_close_matches(word, names)
+            near = [word] if word in names else get_close_matches(word, names, cutoff=0.65)
             similar = [path for name in near for path in paths if path.endswith(f" {name}")]
             hint = f"did you mean `{'` or `'.join(similar)}`?" if similar else f"use one of {', '.join(self.commands)}"
             ctx.fail(f"no command {word!r}; {hint}")
@@ -171,7 +171,7 @@ class SettingsCommand(Command):
         rest = super().parse_args(ctx, args)
         # Unknown options end up among the settings, because the command ignores them (`_PASS_ON`).
         for word in ctx.params.get("settings") or []:
-            if word.startswith("--"):
+            if word.startswith("-"):
                 raise ConfigError(self._no_option(ctx, word))
         return rest
 
@@ -179,17 +179,19 @@ class SettingsCommand(Command):
         """Suggest what to write instead of an unknown option: another option, or a setting."""
         from rg_env.setting_names import setting_names
 
-        bare, sign, value = word.removeprefix("--").partition("=")
+        bare, sign, value = word.lstrip("-").partition("=")
         setting = bare.replace("-", "_")
         if sign and "." in bare:
             return f"no option {word}: settings have no dashes, write {bare}={value}"
         options = [name for param in self.params for name in param.opts if name.startswith("--")]
         leaves = get_close_matches(setting, _leaves(), n=1, cutoff=0.8)
         names = [name for name in setting_names() if name.rpartition(".")[2] in leaves]
+        if setting == "resume" and f"--{setting}" not in options:
+            return f"no option {word}; did you mean trainer.resume_mode=latest?"
         near = get_close_matches(f"--{bare}", options, n=1, cutoff=0.75) or [f"{name}={value or '…'}" for name in names]
         listed = f"`{ctx.command_path} --help` lists its options, and settings are key=value, such as scorer.timeout=10"
         hint = f"did you mean {' or '.join(near)}?" if near else listed
-        return f"no option --{bare}; {hint}"
+        return f"no option {word.partition('=')[0]}; {hint}"
 
 
 def _leaves() -> list[str]:

@@ -220,6 +220,8 @@ def parse_condition(text: str) -> Condition:
             f"not a condition in SQL ({_first_line(error)}); write for example task = 'chain_sum' or group_id = 'ID'"
         ) from None
     unknown = [name for name in columns if name not in SCHEMA]
+    if "solved" in unknown:
+        raise wrong("unknown column solved; did you mean base_score >= solved_at?")
     if unknown:
         hint = did_you_mean(unknown[0], SCHEMA, _COLUMNS)
         raise wrong(f"unknown column {unknown[0]}; a text stands in single quotes: '{unknown[0]}'{hint}")

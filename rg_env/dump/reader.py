@@ -244,19 +244,23 @@ class Dump:
         tested: list[str] = ["task"] if tests else []
         for condition in self.conditions:
             tested += condition.columns
-        tasks: set[str] = set()
         matches = not tests
         for run in self.runs:
             for frame in self._frames_of(run, list(dict.fromkeys([*names, *tested])), texts):
                 if tests:
-                    tasks.update(frame["task"].unique())
                     frame = frame.filter(tests)
                     matches = matches or frame.height > 0
                 yield frame.select(names)
+        if matches:
+            return
+        from rg_env.hints import what_there_is
+
+        tested = list(dict.fromkeys(tested))
+        hint = what_there_is(frame for run in self.runs for frame in self._frames_of(run, tested, texts))
         # A dump without any rollout is no fault of the condition.
-        if tasks and not matches:
+        if hint:
             conditions = " and ".join(condition.text for condition in self.conditions)
-            raise ConditionError(f"no rollout matches {conditions}; the tasks are {', '.join(sorted(tasks))}")
+            raise ConditionError(f"no rollout matches {conditions}{hint}")
 
     def scan(self, *, texts: bool = False) -> pl.LazyFrame:
         """One row per rollout, null for numbers and "" for texts that are absent. Groups without rollouts have no row.

@@ -185,7 +185,7 @@ def apply_overrides(config: RGDumpConfig, overrides: Iterable[str]) -> None:
 def _read_override(text: str) -> tuple[str, Any]:
     name, sign, value = text.partition("=")
     if not sign or text.startswith("-"):
-        raise ConfigError(f"{text!r}: expected key=value, such as scorer.timeout=10")
+        raise ConfigError(f"{text!r}: expected key=value without spaces, such as scorer.timeout=10")
     return _whole_name(name), read_value(name, value)
 
 

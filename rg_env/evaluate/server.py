@@ -52,6 +52,7 @@ _SHARDS = (
     "these are shards of SkyRL, which only a training loads; to export them, train one step more from it: "
     "trainer.resume_mode=from_path trainer.resume_path={} trainer.hf_save_interval=1"
 )
+_NO_MODEL = "it has no config.json, so it is no model; those of a run are in its folder exports"
 # Without the proxies of the environment: the server is on this machine.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -85,7 +86,7 @@ def find_models(model: str) -> list[Model]:
     if not path.is_dir():
         # A hub's names have one slash. What looks more like a path is a folder that does not exist.
         is_path = model.startswith(("/", ".", "~")) or model.count("/") > 1 or ("/" in model and path.parent.is_dir())
-        need(not is_path, "--model", model, "there is no such folder")
+        need(not is_path, "--model", model, "there is no such folder; `rg-env runs` lists the runs")
         return [Model(model, model)]
     steps = {int(match[1]): child for child in path.iterdir() if (match := _STEP.fullmatch(child.name))}
     # With a config.json the folder is a model itself, whatever lies beside it.
@@ -128,7 +129,7 @@ def _model(path: Path) -> Model:
         refuse("--model", str(path), _MERGE.format(str(folder)))
     if not (folder / "config.json").is_file():
         has_shards = (folder / "huggingface").is_dir() or any(folder.glob("*_rank_*.pt"))
-        refuse("--model", str(path), _SHARDS.format(path.resolve()) if has_shards else "it has no config.json")
+        refuse("--model", str(path), _SHARDS.format(path.resolve()) if has_shards else _NO_MODEL)
     return Model(str(folder), _name(path))
 
 

@@ -160,6 +160,8 @@ def _path_of(scorer: str | Callable[..., Any]) -> str:
     if is_name and ":" not in path:  # module.function means the same
         module, _, name = path.rpartition(".")
         path = f"{module}:{name}" if module else path
+    module, _, name = path.partition(":")
+    _need(module and name, "guarded", path, "names no function; write module:function")
     right = "must be a function at the top of a module that other processes can import, as module:function"
     _need("<" not in path and not path.startswith("__main__:"), "guarded", path, right)
     try:

@@ -78,6 +78,8 @@ def running_ray(cfg: RGTrainConfig) -> Iterator[None]:
 
 SLOW_START = "The current node timed out during startup"
 """How Ray 2.57 begins its error (`ray/_private/node.py`)."""
+_RAYS_WAIT = "RAY_raylet_start_wait_time_s"
+_RAYS_DEFAULT_WAIT = 30
 
 
 @contextmanager
@@ -88,9 +90,10 @@ def explaining_a_slow_start() -> Iterator[None]:
     except Exception as error:
         if not str(error).startswith(SLOW_START):
             raise
+        waited = int(os.environ.get(_RAYS_WAIT, _RAYS_DEFAULT_WAIT))
         raise RGEnvError(
-            "Ray's node was not ready after 30 s: on a busy machine, start again with RAY_raylet_start_wait_time_s=300 "
-            "in the environment; otherwise Ray's logs say why it did not start"
+            f"Ray's node was not ready after {waited} s: on a busy machine, start again with "
+            f"{_RAYS_WAIT}={10 * waited} in the environment; otherwise Ray's logs say why it did not start"
         ) from error
 
 

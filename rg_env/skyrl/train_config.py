@@ -22,7 +22,7 @@ from skyrl.train.config.config import DataConfig, EnvironmentConfig, SkyRLGymCon
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.cpu.cpu_settings import CPU_OVERRIDES, nano_path
 from rg_env.errors import ConfigError, UnavailableError, one_line
-from rg_env.setting_names import find_setting, is_group
+from rg_env.setting_names import find_setting, is_group, setting_names
 from rg_env.settings import check_value, nearest_recipe, read_file, read_value, set_value, value_of
 from rg_env.skyrl.checks import (
     MODELS,
@@ -86,9 +86,6 @@ class TrainingRun:
     cfg: RGTrainConfig
     folder: RunFolder
     given: tuple[str, ...]
-
-
-_EXPECTED = "expected a .yaml file or key=value without spaces"
 
 
 def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None] | None = None) -> TrainingRun:
@@ -166,6 +163,7 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
     files: dict[str, Any] = {}
     typed: dict[str, Any] = {}
     mistakes: list[str] = []
+    loose: list[str] = []
     for arg in args:
         key, sign, text = arg.partition("=")
         if key == "trainer.override_entrypoint":
@@ -178,9 +176,11 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
             except ConfigError as error:
                 mistakes.append(str(error))
         else:
-            recipe = None if sign else nearest_recipe(arg)
-            hint = f"; did you mean {recipe}?" if recipe else ", such as trainer.max_training_steps=10"
-            mistakes.append(f"{arg!r}: {_EXPECTED}{hint}")
+            loose.append(arg)
+    if loose:
+        from rg_env.hints import loose_words
+
+        mistakes += loose_words(loose, setting_names(), nearest_recipe)
     values = _overridden(files, typed)
     # After merging, because a value that another one overrides need not be right.
     for key, value in list(values.items()):

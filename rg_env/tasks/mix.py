@@ -172,6 +172,10 @@ def _read_recipe(path: Path) -> Any:
     """Return the task mix of a recipe, whose keys may be written with dots."""
     try:
         value = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        from rg_env.hints import file_beside
+
+        raise ConfigError(f"tasks={str(path)!r}: there is no such file{file_beside(path, ('.yaml', '.yml'))}") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"tasks={str(path)!r} cannot be read ({describe(error)})") from error
     # Each step takes the key that the rest of the path begins with: `environment`, or `environment.skyrl_gym` …
@@ -199,7 +203,11 @@ def _read_text(text: str) -> Any:
         except Exception as error:  # PyYAML's constructors raise nearly anything
             problem = getattr(error, "problem", None) or "not YAML"
             raise ConfigError(f"tasks={text!r} cannot be read ({problem}); put patterns with a * in quotes") from error
-    return [part.strip() for part in text.split(",") if part.strip()]
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    for name in names:
+        if len(words := name.split()) > 1:
+            raise ConfigError(f"tasks={text!r}: names are separated by commas: {','.join(words)}")
+    return names
 
 
 def _entries(spec: Any) -> Iterable[TaskSpec]:

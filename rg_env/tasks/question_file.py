@@ -9,10 +9,10 @@ from __future__ import annotations
 import csv
 import functools
 import hashlib
-import importlib
 import importlib.util
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -23,6 +23,7 @@ from loguru import logger
 
 from rg_env.choices import Split
 from rg_env.errors import ConfigError, describe, did_you_mean, need_number, one_line
+from rg_env.modules import import_named
 
 OWN_SCORERS = ("exact", "number", "math")
 SCORER_KEY = "file_scorer"
@@ -98,6 +99,8 @@ def parse_file(task: str, value: object) -> QuestionFile:
     if "scorer" in options:  # module:function means the same, and entries name it in one way
         options["scorer"] = options["scorer"].replace(":", ".")
     file = QuestionFile(**options)
+    if file.eval_path == file.path:
+        raise ConfigError(f"{place}.eval_path: is the file of `path`; leave it out to set an eighth of the rows apart")
     if "tolerance" in options and file.scorer != "number":
         raise ConfigError(f"{place}.tolerance: only scorer=number has one; scorer is {file.scorer}")
     _check_scorer(place, file.scorer)
@@ -119,10 +122,10 @@ def _check_scorer(place: str, scorer: str) -> None:
         raise ConfigError(f"{place}.scorer={scorer!r}{did_you_mean(scorer, choices, _list_names(choices))}")
     try:
         # Imported in this process, too, so that a wrong name ends the start and not the first answer.
-        function = getattr(importlib.import_module(module), name, None)
-    except Exception as error:  # whatever a user's module raises
-        raise ConfigError(f"{place}.scorer={scorer!r}: {describe(error)}") from error
-    if not callable(function):
+        import_named([module])
+    except ConfigError as error:
+        raise ConfigError(f"{place}.scorer={scorer!r}: {error}") from error
+    if not callable(getattr(sys.modules[module], name, None)):
         raise ConfigError(f"{place}.scorer={scorer!r}: the module {module} has no function {name!r}")
     # Only after it has been imported and found: entries may name what is in this set.
     _allowed.add(scorer)
@@ -155,7 +158,12 @@ def read_rows(task: str, file: QuestionFile, split: Split) -> Rows:
     try:
         stat = path.stat()
     except OSError as error:
-        raise ConfigError(f"tasks.{task}.file: {path} cannot be read: {error.strerror}") from None
+        from rg_env.hints import file_beside
+
+        hint = file_beside(path, _READERS)
+        raise ConfigError(f"tasks.{task}.file: {path} cannot be read: {error.strerror}{hint}") from None
+    if path.is_dir():
+        raise ConfigError(f"tasks.{task}.file: {path} is a folder; name a file in it")
     # Size and time of change are arguments only so that the cache does not keep an older content.
     return _read(task, file, path, (stat.st_size, stat.st_mtime_ns))
 
@@ -173,7 +181,9 @@ def _read(task: str, file: QuestionFile, path: Path, version: tuple[int, int]) -
             except ValueError as fault:
                 # All rows are read before the first fault is raised: the message says how many more there are.
                 faults.append(f"row {number}: {one_line(fault)}")
-    except (OSError, csv.Error, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise ConfigError(f"{place} is not in UTF-8; save it in that encoding") from None
+    except (OSError, csv.Error) as error:
         after = f" after row {len(rows)}" if rows else ""
         raise ConfigError(f"{place} cannot be read{after}: {describe(error)}") from None
     if faults:
@@ -189,8 +199,7 @@ def _read(task: str, file: QuestionFile, path: Path, version: tuple[int, int]) -
 
 
 def _reader_of(place: str, path: Path) -> Callable[[Path], Iterator[tuple[int, object]]]:
-    readers = {".jsonl": _json_lines, ".ndjson": _json_lines, ".csv": _csv_rows, ".parquet": _parquet_rows}
-    reader = readers.get(path.suffix.lower())
+    reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise ConfigError(f"{place}: must end with .jsonl, .csv or .parquet")
     return reader
@@ -219,19 +228,31 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, object]]:
     try:
         frame = pl.read_parquet(path)
     except pl.exceptions.PolarsError as error:
-        raise OSError(one_line(error, 200)) from None
+        raise OSError(f"no Parquet file, or a damaged one ({one_line(error, 200)})") from None
     yield from enumerate(frame.iter_rows(named=True), 1)
+
+
+_READERS: Mapping[str, Callable[[Path], Iterator[tuple[int, object]]]] = {
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".csv": _csv_rows,
+    ".parquet": _parquet_rows,
+}
+"""What reads a file, by its ending."""
 
 
 def _check_row(number: int, columns: object, file: QuestionFile) -> Row:
     """Return a row with question and answer. Raises ValueError: why it is none."""
     if not isinstance(columns, Mapping):
         raise ValueError("is not a JSON object")
+    if None in columns:  # where csv keeps what is left over
+        raise ValueError("has more values than there are columns: put a text that has commas in double quotes")
     # The commonest mistake first: columns that are called otherwise.
     for setting, column in (("question", file.question), ("answer", file.answer)):
         if column not in columns:
-            names = ", ".join(str(name) for name in columns)
-            raise ValueError(f"has no column {column!r}, only {names}: set `{setting}` to the one that is meant")
+            from rg_env.hints import missing_column
+
+            raise ValueError(missing_column(setting, column, columns))
     question, answer = columns[file.question], columns[file.answer]
     for column in (file.question, file.answer):
         if columns[column] is None:

@@ -77,7 +77,7 @@ def check_name(name: str) -> None:
     """
     # The mistakes that have an answer of their own come first, then the name that is merely unknown.
     if name.endswith((".csv", ".jsonl", ".parquet")):
-        in_mix = f"{{mine: {{file: {{path: {name}, …}}}}}}"
+        in_mix = f"{{mine: {{file: {{path: {name.rpartition('=')[2]}, …}}}}}}"
         raise ConfigError(f"{name!r} is no task; a file of questions has a name in the mix, such as {in_mix}")
     if name in MIXERS:
         raise ConfigError(f"task {name!r} only mixes other tasks: name those in `tasks`, with weights")

@@ -41,6 +41,8 @@ def test_typed_settings_override_files_and_ours(tmp_path):
     ("text", "message"),
     [
         ("a: [", "is not valid YAML"),
+        ("a:\n\tb: 1\n", "indent with spaces, not tabs"),
+        ("a:\n  b: 1\n c: 2\n", "lines of one group begin in the same column"),
         ("", "contains no settings"),
         ("environment.skyrl_gym.rg_dump.sede: 3", "did you mean environment.skyrl_gym.rg_dump.seed"),
         ("generator.eval_samplng_params.temperature: 1", "did you mean generator.eval_sampling_params.temperature"),

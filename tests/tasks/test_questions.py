@@ -156,12 +156,26 @@ def test_a_bad_row_is_one_line_with_its_number(bad: Any, message: str, tmp_path:
         ({"sums": {"file": {"path": "x.csv", "tolerance": 0.1}}}, r"tolerance: only scorer=number has one"),
         ({"sums": {"file": {"path": "x.csv", "scorer": "exakt"}}}, r"scorer='exakt'; did you mean exact\?"),
         ({"sums": {"file": {"path": "x.csv", "scorer": "json.lods"}}}, r"the module json has no function 'lods'"),
-        ({"sums": {"file": {"path": "x.csv", "scorer": "nowhere.f"}}}, r"No module named 'nowhere'"),
-        ({"sums": {"file": {"path": "nowhere.csv"}}}, r"nowhere\.csv cannot be read: No such file"),
+        ({"sums": {"file": {"path": "x.csv", "scorer": "nowhere.f"}}}, r"there is no module 'nowhere' in "),
+        ({"sums": {"file": {"path": "nowhere.csv"}}}, r"nowhere\.csv cannot be read: No such file or directory$"),
+        ({"sums": {"file": {"path": "smus.jsonl"}}}, r"smus\.jsonl cannot be read: .*; did you mean sums\.jsonl\?"),
+        ({"sums": {"file": {"path": "."}}}, r"\. is a folder; name a file in it"),
+        (
+            {"sums": {"file": {"path": "sums.jsonl", "eval_path": "sums.jsonl"}}},
+            r"eval_path: is the file of `path`; leave",
+        ),
+        (
+            {"sums": {"file": {"path": "semicolons.csv"}}},
+            r"row 1: has one column, 'question;answer': save the file with commas in place of ';'",
+        ),
+        ({"sums": {"file": {"path": "commas.csv"}}}, r"row 1: has more values than there are columns: put a text"),
         ({"sums": {"file": {"path": "sums.txt"}}}, r"sums\.txt: must end with \.jsonl, \.csv or \.parquet"),
         ({"sums": {"file": {"path": "empty.csv"}}}, r"empty\.csv has no rows"),
-        ({"sums": {"file": {"path": "bad.parquet"}}}, r"bad\.parquet cannot be read"),
-        ({"sums": {"file": {"path": "latin.csv"}}}, r"latin\.csv cannot be read: UnicodeDecodeError"),
+        (
+            {"sums": {"file": {"path": "bad.parquet"}}},
+            r"bad\.parquet cannot be read: OSError: no Parquet file, or a damaged one \(",
+        ),
+        ({"sums": {"file": {"path": "latin.csv"}}}, r"latin\.csv is not in UTF-8; save it in that encoding"),
     ],
 )
 def test_bad_settings_are_one_clear_line(
@@ -170,6 +184,8 @@ def test_bad_settings_are_one_clear_line(
     monkeypatch.chdir(tmp_path)
     for name in ("sums.jsonl", "sums.txt", "empty.csv", "bad.parquet"):
         Path(name).write_text("" if name == "empty.csv" else '{"question": "Q", "answer": "A"}\n')
+    Path("semicolons.csv").write_text("question;answer\nQ;A\n")
+    Path("commas.csv").write_text("question,answer\nIs it 1, or 2?,2\n")
     Path("latin.csv").write_bytes("question,answer\nWie groß?,1\n".encode("latin-1"))
     with pytest.raises(ConfigError, match=message) as caught:
         ReasoningGymDataset(spec)

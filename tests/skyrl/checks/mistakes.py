@@ -17,6 +17,7 @@ MISSPELLED = {
     "frobnicate=1": NOTHING,
     "trainer.policy=3": "group of settings",
     "trainer.seed.value=3": "trainer.seed has no parts",
+    "trainer/seed=3": "did you mean trainer.seed?",
     "--fast": "expected a .yaml file or key=value",
 }
 WRONG_TYPES = {
@@ -61,6 +62,8 @@ WRONG_CHOICES = {
     "environment.env_class=rgdump": "did you mean rg_dump?",
     "environment.env_class=gsm8k": "data.train_data",
     f"{RG}.tasks=[chain_summ]": "did you mean chain_sum",
+    f"{RG}.tasks=chain_sum gcd": "names are separated by commas: chain_sum,gcd",
+    f"{RG}.tasks=*_sum": "(found undefined alias '_sum', line 1",
     f"{RG}.system_prompt=think_anser": "think_answer",
 }
 NOT_TOGETHER = {
@@ -68,6 +71,7 @@ NOT_TOGETHER = {
     f"{RG}.tasks={{chain_sum: {{weight: 1, config: {{min_terms: 5, max_terms: 2}}}}}}": "chain_sum",
     f"{RG}.tasks={{chain_sum: 0, lcm: 0}}": "weight",
     f"{RG}.length_penalty.buffer=5000": "at most",
+    f"{RG}.worked_examples=[{{question: Q}}]": "worked_examples[0]: needs `question` and `response`",
     "generator.vision_language_generator=true": "has only texts",
     f"{RG}.size=3": "at least trainer.train_batch_size=4",
     "trainer.algorithm.zero_variance_filter=true": "set trainer.algorithm.dynamic_sampling.type=filter",
@@ -96,11 +100,16 @@ USER_CODE = {
     f"{RG}.imports=my_module": "write [my_module]",
     f"{RG}.reward=my_reward": "write module.name",
     f"{RG}.reward=no_such_module.my_reward": "there is no module 'no_such_module'",
-    f"{RG}.reward=json.dunps": "the module json has no 'dunps'",
+    f"{RG}.reward=json.dunps": "the module json has no 'dunps'; did you mean dumps",
+    f"{RG}.reward=json.tool": "only a module of that name: write json.tool.NAME",
+    f"{RG}.reward=rg_env/rewards.py": "a module is named with dots: rg_env.rewards",
+    f"{RG}.imports=[rg_env.reward]": "did you mean rg_env.rewards?",
     f"{RG}.experiment_class=MyExperiment": "write module.name",
 }
 CRITIC = "trainer.algorithm.advantage_estimator=gae trainer.critic.model.path=nano "
 SEVERAL = {
+    "trainer.seed 5": "key=value without spaces: trainer.seed=5",
+    "trainer.seed: 5": "key=value without spaces: trainer.seed=5",
     "trainer.train_batch_size=10": "train_batch_size 10 should be divisible by policy_mini_batch_size 4",
     "trainer.train_batch_size=2": "trainer.train_batch_size >= trainer.policy_mini_batch_size",
     "trainer.policy_mini_batch_size=0": "policy_mini_batch_size must be greater than 0",

@@ -1,0 +1,106 @@
+"""What the user of a wrong word may have meant. Imported only where there is a mistake: the imports take time.
+
+Invariant: a hint begins with `; `, or is an empty text where nothing is similar.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from rg_env.errors import did_you_mean, one_line
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_INDENTATION = {
+    "'\\t' that cannot start any token": "indent with spaces, not tabs",
+    "expected <block end>": "lines of one group begin in the same column",
+}
+"""What to mend, by a part of PyYAML's message that does not say so."""
+
+
+def file_beside(path: Path, endings: Collection[str]) -> str:
+    """Name the file that has a similar name as the missing one and lies beside it."""
+    beside = {other.stem: other for other in path.parent.glob("*") if other.suffix.lower() in endings}
+    near = get_close_matches(path.stem, beside, n=1, cutoff=0.7)
+    return f"; did you mean {beside[near[0]]}?" if near else ""
+
+
+def module_meant(name: str) -> str:
+    """Say how the module is named whose file was named, or which one beside it has a similar name."""
+    if name.endswith(".py"):
+        return f"; a module is named without .py: {name.removesuffix('.py').replace('/', '.')}"
+    if "/" in name:
+        return f"; a module is named with dots: {name.replace('/', '.')}"
+    package, dot, last = name.rpartition(".")
+    beside = [file.stem for file in Path(package.replace(".", "/")).glob("*.py")]
+    # Only the last parts are compared: a long name of the package would make all of them similar.
+    near = get_close_matches(last, beside, n=1, cutoff=0.7)
+    return f"; did you mean {package}{dot}{near[0]}?" if near else ""
+
+
+def member_meant(module: ModuleType, name: str) -> str:
+    """Say what to write for a name that a module does not have."""
+    whole = f"{module.__name__}.{name}"
+    if name == "py":
+        return "; write module.function, without .py"
+    if hasattr(module, "__path__") and importlib.util.find_spec(whole) is not None:
+        return f", only a module of that name: write {whole}.NAME"
+    public = [other for other in vars(module) if not other.startswith("_")]
+    return did_you_mean(name, public, "").rstrip("; ")
+
+
+def of_yaml(error: Exception) -> str:
+    """Return PyYAML's message on one line, without the file's name, which it does not know, and with what to mend."""
+    why = one_line(error).replace(' in "<unicode string>", line', ", line")
+    hints = [hint for part, hint in _INDENTATION.items() if part in why]
+    return "; ".join([why, *hints])
+
+
+def loose_words(
+    words: Iterable[str], settings: Mapping[str, object], nearest_recipe: Callable[[str], Path | None]
+) -> Iterator[str]:
+    """Yield the mistakes of words that are neither files nor settings; a setting and its value are one: `lr 5`."""
+    expected = "expected a .yaml file or key=value without spaces"
+    setting = None
+    for word in [*words, None]:
+        if setting is not None:
+            yield f"'{setting} {word or '…'}': {expected}: {setting}={word or '…'}"
+            setting = None
+        elif word is not None and word.removesuffix(":") in settings:
+            setting = word.removesuffix(":")
+        elif word is not None:
+            # An option or a setting with a sign too many is no recipe.
+            recipe = None if "=" in word else nearest_recipe(word)
+            yield f"{word!r}: {expected}{f'; did you mean {recipe}?' if recipe else _EXAMPLE}"
+
+
+_EXAMPLE = ", such as trainer.max_training_steps=10"
+
+
+def missing_column(setting: str, column: str, columns: Iterable[object]) -> str:
+    """Say what to mend where a file of questions has no such column."""
+    names = [str(name) for name in columns]
+    # Spreadsheets write these where the comma is the decimal point.
+    if len(names) == 1 and (signs := {";", "\t"} & set(names[0])):
+        return f"has one column, {names[0]!r}: save the file with commas in place of {signs.pop()!r}"
+    return f"has no column {column!r}, only {', '.join(names)}: set `{setting}` to the one that is meant"
+
+
+def what_there_is(frames: Iterable[pl.DataFrame]) -> str:
+    """Say between which numbers the columns of a condition lie, or, if all are texts, which tasks there are."""
+    tasks: set[str] = set()
+    numbers: dict[str, list[float]] = {}
+    for frame in frames:
+        tasks.update(frame["task"].unique())
+        for column in frame:
+            if column.dtype.is_numeric() and column.count():
+                numbers.setdefault(column.name, []).extend([column.min(), column.max()])  # type: ignore[list-item]
+    if numbers:
+        return "; " + " and ".join(f"{name} is {min(ends):g} to {max(ends):g}" for name, ends in numbers.items())
+    return f"; the tasks are {', '.join(sorted(tasks))}" if tasks else ""
