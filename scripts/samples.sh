@@ -22,3 +22,15 @@ cp sample/*.json* "$root/dumps/sample"
 "$bin/rg-env" dumps report runs/quickstart/dumps --out report.html
 chromium --headless --no-sandbox --hide-scrollbars --window-size=1180,1765 --virtual-time-budget=5000 \
   --screenshot="$root/docs/report.png" "file://$work/report.html"
+
+# Two runs that differ in the reward alone.
+ln -s "$root/scripts" "$work/scripts"
+pair() {
+  "$bin/rg-env" train configs/quickstart.yaml trainer.max_training_steps=30 trainer.seed=1 "$ours.seed=1" "$ours.reward=$2" \
+    trainer.eval_before_train=false trainer.eval_interval=-1 trainer.hf_save_interval=-1 "$ours.dump_dir=two/$1/dumps"
+}
+pair quickstart null
+pair short_pays scripts.lab_faults.short_pays
+"$bin/rg-env" dumps report two/quickstart/dumps two/short_pays/dumps --out two.html
+chromium --headless --no-sandbox --hide-scrollbars --window-size=1180,1530 --virtual-time-budget=5000 \
+  --screenshot="$root/docs/two-runs.png" "file://$work/two.html"
