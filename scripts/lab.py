@@ -3,6 +3,7 @@
 python -m scripts.lab                       # goes on where it stopped; two runs at a time
 python -m scripts.lab --only poisoned,clean --seeds 1-2 --steps 30
 python -m scripts.lab --again               # examine the dumps that are in runs/lab once more: a sign has changed
+python -m scripts.lab --sample              # tests/data/lab: the first steps of some runs, which a test examines
 python -m scripts.lab --table               # docs/evidence/signs.md from the committed lines, nothing is trained
 
 Leave the working tree alone meanwhile: a run imports parts of it at its end, and fails if they have changed.
@@ -32,19 +33,25 @@ from typing import Any, NamedTuple
 from rg_env.analysis.rescore import rescore
 from rg_env.analysis.signs import find_signs
 from rg_env.dump import Dump, GroupRecord, Phase, open_run
+from rg_env.dump.files import zstd
 from rg_env.symptoms import CANARY_FAILURES, read_steps
 
 ROOT = Path(__file__).resolve().parents[1]
 LINES = ROOT / "docs" / "evidence" / "signs.jsonl"
 PAGE = ROOT / "docs" / "evidence" / "signs.md"
 DUMPS = ROOT / "runs" / "lab"
+SAMPLE = ROOT / "tests" / "data" / "lab"
 CLEAN = "clean"
 _RG = "environment.skyrl_gym.rg_dump"
 _TOLD = 2
 """Seeds of each fault that may be looked at when a threshold is chosen; of the clean runs, ten."""
 _TOLD_CLEAN = 10
+_SCORED_AGAIN = 100
+"""Groups of a run that are scored a second time."""
 RIVAL = "advantage drift (verl#7004)"
 
+_SMOOTHED = 5
+_HALF = 0.5
 _RIVAL_WINDOW = 5
 _RIVAL_SPREADS = 4.0
 
@@ -95,6 +102,12 @@ class Run(NamedTuple):
         return DUMPS / f"{self.fault.replace(' ', '_')}-{self.seed}"
 
 
+_SAMPLED = tuple(Run(fault.name, 3) for fault in FAULTS if fault.name != "copied question")
+"""Without the fault that shows only when the policy has learned to copy."""
+_LAST = 13
+"""The last step of the sample: three after the onset of the faults that have one."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="names of faults, with commas; `clean` is one")
@@ -102,10 +115,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--jobs", type=int, default=2, help="runs at the same time")
     parser.add_argument("--again", action="store_true", help="examine the dumps of finished runs, and train nothing")
+    parser.add_argument("--sample", action="store_true", help="write tests/data/lab from runs/lab, and train nothing")
     parser.add_argument("--table", action="store_true", help="write the page, and train nothing")
     options = parser.parse_args()
     if options.again:
         examine_again()
+    elif options.sample:
+        write_sample()
+        return
     elif not options.table:
         first, _, last = options.seeds.partition("-")
         seeds = range(int(first), int(last or first) + 1)
@@ -165,6 +182,33 @@ def line_of(run: Run) -> dict[str, Any]:
     return {"fault": run.fault, "seed": run.seed} | examine(open_run(run.folder / "dumps"))
 
 
+def write_sample() -> None:
+    """Write the first steps of some runs, compressed, and which signs are found in them."""
+    shutil.rmtree(SAMPLE, ignore_errors=True)
+    found = {}
+    for run in _SAMPLED:
+        folder = SAMPLE / run.folder.name
+        _copy_first_steps(run.folder / "dumps", folder)
+        found[folder.name] = onsets(open_run(folder))
+    (SAMPLE / "signs.json").write_text(json.dumps(found, indent=2) + "\n")
+
+
+def _copy_first_steps(source: Path, target: Path) -> None:
+    target.mkdir(parents=True)
+    for file in source.glob("*.jsonl"):
+        lines = [line for line in file.read_bytes().splitlines(keepends=True) if json.loads(line)["step"] <= _LAST]
+        if lines:
+            (target / f"{file.name}.zst").write_bytes(zstd.compress(b"".join(lines), level=19))
+    for file in source.glob("*.json"):
+        manifest = json.loads(file.read_bytes())
+        # Of the settings, only ours matter to a reader; the others have the paths of a machine.
+        for attempt in [manifest, *manifest["attempts"]]:
+            attempt["settings"] = {"environment": attempt["settings"]["environment"]}
+            attempt["settings"]["environment"]["skyrl_gym"]["rg_dump"]["dump_dir"] = "dumps"
+            attempt.pop("model")
+        (target / file.name).write_text(json.dumps(manifest))
+
+
 def train(run: Run, steps: int, folder: Path) -> None:
     """Train nano in a folder."""
     fault = next(fault for fault in FAULTS if fault.name == run.fault)
@@ -190,19 +234,24 @@ def train(run: Run, steps: int, folder: Path) -> None:
 def examine(dump: Dump) -> dict[str, Any]:
     """What the signs say of a record, and what really happened."""
     truth = true_solve_rates(dump)
-    onsets: dict[str, int | None] = {}
-    for finding in find_signs(dump).findings:
-        before = onsets.get(finding.sign, finding.step)
-        onsets[finding.sign] = finding.step if before is None or finding.step is None else min(before, finding.step)
     (metrics,) = read_steps(dump).values()
     failures = [metrics[step].get(CANARY_FAILURES) for step in sorted(metrics)]
     return {
         "steps": len(truth),
         "true_solved": [round(rate, 4) for rate in truth],
         "canary_failures": [None if share is None else round(share, 4) for share in failures],
-        "signs": onsets,
+        "signs": onsets(dump),
         "rival": advantage_drift(dump),
     }
+
+
+def onsets(dump: Dump) -> dict[str, int | None]:
+    """The signs in a record, each with the first step that shows it in any task; None if it has none."""
+    steps: dict[str, int | None] = {}
+    for finding in find_signs(dump, score_again=_SCORED_AGAIN).findings:
+        before = steps.get(finding.sign, finding.step)
+        steps[finding.sign] = finding.step if before is None or finding.step is None else min(before, finding.step)
+    return steps
 
 
 def true_solve_rates(dump: Dump) -> list[float]:
@@ -267,7 +316,7 @@ def page(lines: Sequence[dict[str, Any]]) -> str:
     """The text of docs/evidence/signs.md."""
     planned = 5 * (len(FAULTS) - 1) + 25
     rows = [
-        "| fault | runs | found | held out | by canaries | first step | solve rate lost by then | signs |",
+        "| fault | runs | found | held out | by canaries | first step | in time | signs |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for fault in FAULTS:
@@ -293,7 +342,8 @@ def _row(fault: Fault, lines: Sequence[dict[str, Any]]) -> str:
     found_held_out = [line for line in held_out if first_step(line) is not None]
     by_canaries = [line for line in lines if any(line["canary_failures"])]
     steps = sorted(step for line in by_any if (step := first_step(line)) is not None)
-    lost = [_lost_by(line) for line in by_any]
+    lost = [_gain_lost_by(line) for line in by_any]
+    in_time = sum(share < _HALF for share in lost)
     signs = Counter(sign for line in lines for sign in line["signs"])
     cells = [
         fault.name,
@@ -302,7 +352,7 @@ def _row(fault: Fault, lines: Sequence[dict[str, Any]]) -> str:
         f"{len(found_held_out)} of {len(held_out)}",
         f"{len(by_canaries)}",
         _span(steps),
-        _span([round(100 * value) for value in lost], "%"),
+        f"{in_time} of {len(lines)}",
         ", ".join(f"{sign} {count}" for sign, count in signs.most_common()) or "none",
     ]
     return f"| {' | '.join(cells)} |"
@@ -314,12 +364,19 @@ def first_step(line: dict[str, Any]) -> int | None:
     return min(steps, default=None)
 
 
-def _lost_by(line: dict[str, Any]) -> float:
-    """How much the true solve rate was below its best so far when the first sign began, in points."""
-    truth, step = line["true_solved"], first_step(line)
+def _gain_lost_by(line: dict[str, Any]) -> float:
+    """The share of what the true solve rate had gained that was lost again when the first sign began.
+
+    The solve rate of a step is the mean of five steps up to it, because that of one varies by .1. So 0 before step 6.
+    """
+    step = first_step(line)
     assert step is not None
-    so_far = truth[: max(1, step)]
-    return float(max(so_far) - so_far[-1])
+    truth = line["true_solved"]
+    smooth = [sum(truth[place - _SMOOTHED : place]) / _SMOOTHED for place in range(_SMOOTHED, step + 1)]
+    if not smooth:
+        return 0.0
+    gained = max(smooth) - smooth[0]
+    return float((max(smooth) - smooth[-1]) / gained) if gained else 0.0
 
 
 def _span(values: Sequence[float], unit: str = "") -> str:
@@ -375,7 +432,8 @@ where there is none?
 
 Done: `python -m scripts.lab` trains nano as the quickstart does, for 30 steps, with one planted fault. {done} of the
 {planned} planned runs are finished; the others are not, and nothing is said about them. Seeds from 3 on, clean ones
-from 11 on, are held out from every choice of a threshold."""
+from 11 on, are held out from every choice of a threshold. A fault is found in time if the first sign begins before the
+true solve rate, the mean of five steps, has lost half of what it had gained."""
 _FAULTS_HEAD = "The faults:"
 _WITHOUT_TRAINING = """## Without a training
 

@@ -9,7 +9,7 @@ Not covered: groups without text or question; rewards, which depend on the user'
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -116,6 +116,7 @@ def rescore(
     workers: int,
     timeout: float | None = None,
     each: Callable[[GroupRecord, Sequence[RolloutRecord]], object] = lambda group, scored: None,
+    only: Container[str] | None = None,
 ) -> Rescored:
     """Score every recorded response again.
 
@@ -125,6 +126,7 @@ def rescore(
         timeout: seconds per answer; None: as in the run.
         each: called with every group, and its rollouts with the values of `COMPARED` that they have now, in the order
             of the dump.
+        only: ids of groups; the others are skipped and not counted. None: all are scored.
     """
     result = Rescored()
     waiting: deque[tuple[GroupRecord, Future[list[RolloutRecord]]]] = deque()
@@ -139,6 +141,8 @@ def rescore(
     # The threads only wait: the scoring is done by the scorer's processes.
     with ThreadPoolExecutor(workers) as threads:
         for group in dump.all_attempts().groups():
+            if only is not None and group.group_id not in only:
+                continue
             question = question_of(group)
             if question is None:
                 result.without_question += 1

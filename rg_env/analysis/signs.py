@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rg_env.analysis import verdict_signs
-from rg_env.analysis.verdict_signs import TaskFacts
+from rg_env.analysis.second_scoring import SIGN as SECOND_SCORING
+from rg_env.analysis.second_scoring import second_scoring
+from rg_env.analysis.verdict_signs import Reading, TaskFacts
 from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.schema import answered
@@ -65,6 +67,10 @@ MEANINGS = {
     verdict_signs.PHANTOM: Meaning(
         "more than half of the groups that have a gradient, and 20, have no solved response",
         "what else a gradient of solved groups teaches",
+    ),
+    SECOND_SCORING: Meaning(
+        "with `--rescore N`: 3 responses of N groups, in two of them, get another base score when scored again",
+        "a verifier that is wrong in the same way whenever it is asked",
     ),
     _CANARIES: Meaning(
         "the verifier was wrong about two answers whose score was known, during the run",
@@ -135,9 +141,12 @@ class _Phase:
     tasks: defaultdict[str, _Seen] = field(default_factory=lambda: defaultdict(_Seen))
 
 
-def find_signs(dump: Dump) -> Examined:
+def find_signs(dump: Dump, *, score_again: int = 0, workers: int = 1) -> Examined:
     """Look for signs in the responses of the train phase; where the dump, or what its conditions leave of it, has only
-    evaluations, in those. Errors as `Dump.groups`.
+    evaluations, in those. Errors as `Dump.groups` and `rescore`.
+
+    Args:
+        score_again: of so many groups, the responses are scored a second time, by `workers` processes.
     """
     phases = {Phase.TRAIN: _Phase(), Phase.EVAL: _Phase()}
     for group in dump.groups():
@@ -148,13 +157,19 @@ def find_signs(dump: Dump) -> Examined:
     for task in sorted(examined.tasks):
         findings.extend(_findings(task, examined.tasks[task]))
     facts = {task: seen.facts for task, seen in examined.tasks.items()}
-    for task, reading in verdict_signs.verdict_signs(facts):
-        sign, what, share, step, p, groups = reading
-        findings.append(Finding(sign, task, what, groups, share, step, p))
+    findings.extend(_of_reading(task, reading) for task, reading in verdict_signs.verdict_signs(facts))
+    if score_again:
+        differing = second_scoring(dump, groups=score_again, workers=workers)
+        findings.extend(_of_reading(task, reading) for task, reading in differing)
     if examined is train:
         for steps in read_steps(dump).values():
             findings.extend(_of_run(steps))
     return examined.result
+
+
+def _of_reading(task: str, reading: Reading) -> Finding:
+    sign, what, share, step, p, groups = reading
+    return Finding(sign, task, what, groups, share, step, p)
 
 
 def _of_run(steps: Steps) -> Iterator[Finding]:

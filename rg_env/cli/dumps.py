@@ -164,20 +164,30 @@ def open_in_browser(path: Path) -> None:
 
 
 @dumps_app.command()
-def signs(selection: Selection, as_json: JsonFlag = False) -> None:
-    """Look for signs of reward hacking.
+def signs(
+    selection: Selection,
+    rescore: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Score the responses of N groups a second time.")
+    ] = 0,
+    imports: Imports = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Look for signs of reward hacking and of a broken verifier.
 
     Exit code 1 if any is found.
 
     Examples:
       rg-env dumps signs dumps/sample
+      rg-env dumps signs dumps/sample --rescore 50
       rg-env dumps signs runs/a/dumps runs/b/dumps --where "phase = 'eval'"
     """
+    from rg_env.analysis.second_scoring import SIGN as SECOND_SCORING
     from rg_env.analysis.signs import NAMES, find_signs
 
+    import_tasks(imports)
     dump = selection.open()
-    with spinner("reading"):
-        result = find_signs(dump)
+    with spinner("scoring" if rescore else "reading"):
+        result = find_signs(dump, score_again=rescore, workers=usable_cores())
     if as_json:
         print_json([asdict(finding) for finding in result.findings])
     else:
@@ -195,7 +205,8 @@ def signs(selection: Selection, as_json: JsonFlag = False) -> None:
             f"with a think block, {result.references:,} to an item whose reference answer is known"
         )
         tasks = Counter(finding.sign for finding in result.findings)
-        print_line(f"tasks with each sign: {', '.join(f'{name} {tasks[name]}' for name in NAMES)}")
+        looked_for = [name for name in NAMES if rescore or name != SECOND_SCORING]
+        print_line(f"tasks with each sign: {', '.join(f'{name} {tasks[name]}' for name in looked_for)}")
     print_remarks(dump)
     raise typer.Exit(int(bool(result.findings)))
 

@@ -24,7 +24,7 @@ from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import RGEnvError
 from rg_env.output import counted, rate
-from rg_env.scoring import shared_scorer
+from rg_env.scoring import guard, shared_scorer
 from rg_env.scoring.parse import canonical, parse_response, tag_spans
 from rg_env.scoring.types import AnswerScore
 from rg_env.symptoms import CANARIES, CANARY_FAILURES, RIGHT_UNSOLVED, WRONG_SOLVED
@@ -325,9 +325,11 @@ def first_items(rows: Any) -> dict[str, list[Item]]:
 
 def _own_answer(item: Item) -> str:
     """Return the answer that the item stores, corrected as for scoring; empty if it stores none."""
+    # Rows may come from anywhere, and a correction takes time that grows with the entry.
     try:
+        guard.check_size(item.entry)
         answer = corrected(item.entry).get("answer")
-    except (LookupError, TypeError, AttributeError):  # rows may come from anywhere
+    except (guard.BrokenEntry, LookupError, TypeError, AttributeError):
         return ""
     return "" if answer is None else str(answer).strip()
 

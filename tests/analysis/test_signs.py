@@ -6,14 +6,17 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from rg_env.analysis.second_scoring import SIGN as SECOND_SCORING
+from rg_env.analysis.second_scoring import sample
 from rg_env.analysis.signs import NAMES, find_signs
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import open_run
+from rg_env.dump import GroupRecord, open_run
 from rg_env.dump.frames import ConditionError
 from rg_env.tasks import Item
 from tests.analysis.recorded import dump_of, recorded
@@ -21,6 +24,8 @@ from tests.analysis.samples import write_texts
 from tests.dump.records import group, rollout
 
 HONEST = sorted(path for path in (Path(__file__).parents[1] / "data" / "honest_runs").iterdir() if path.is_dir())
+LAB = Path(__file__).parents[1] / "data" / "lab"
+LABELED: dict[str, dict[str, int | None]] = json.loads((LAB / "signs.json").read_text())
 TASKS = ["gcd", "prime_factorization", "word_sorting"]
 ITEMS = 16
 Policy = Callable[[Item, int], str]
@@ -57,6 +62,42 @@ def test_a_policy_that_does_not_reason_is_found_with_evidence(tmp_path, scorer):
     assert all(finding.groups and set(finding.groups) <= ids for finding in found)
 
 
+def shifted(one: GroupRecord) -> GroupRecord:
+    """The group in which each response has the score of the one before it."""
+    before = [*one.rollouts[-1:], *one.rollouts[:-1]]
+    pairs = zip(one.rollouts, before, strict=True)
+    rollouts = [msgspec.structs.replace(answer, base_score=other.base_score) for answer, other in pairs]
+    return msgspec.structs.replace(one, rollouts=rollouts)
+
+
+def test_scores_that_a_second_scoring_does_not_give_are_found(tmp_path, scorer):
+    sound = played(honest, tmp_path / "sound", scorer)
+    assert find_signs(sound, score_again=20).findings == []
+    groups = [shifted(one) if one.step >= 4 else one for one in sound.groups()]
+    broken = dump_of(tmp_path / "broken", groups, RGDumpConfig())
+    found = [finding for finding in find_signs(broken, score_again=40).findings if finding.sign == SECOND_SCORING]
+    assert {finding.task for finding in found} == set(TASKS)
+    assert min(finding.step for finding in found) == 4
+    # The same groups again, whatever the order of the files.
+    assert sample(groups, 7) == sample(reversed(groups), 7)
+    assert len(sample(groups, 7)) == 7
+
+
+@pytest.mark.parametrize("name", LABELED)
+def test_each_run_of_the_laboratory_has_the_signs_of_its_fault(name):
+    expected = {sign for sign in LABELED[name] if sign != SECOND_SCORING}
+    assert {finding.sign for finding in find_signs(open_run(LAB / name)).findings} == expected
+    assert bool(expected) == (not name.startswith("clean"))
+
+
+def test_a_poisoned_verifier_gives_other_scores_the_second_time():
+    findings = find_signs(open_run(LAB / "poisoned-3"), score_again=30).findings
+    (first, *_) = [finding for finding in findings if finding.sign == SECOND_SCORING]
+    assert first.step is not None
+    assert 10 <= first.step <= 13
+    assert first.share < 1
+
+
 def test_an_honest_policy_that_is_mostly_right_has_no_finding(tmp_path, scorer):
     assert find_signs(played(honest, tmp_path, scorer)).findings == []
 
@@ -88,7 +129,9 @@ def test_the_command_names_each_sign_and_its_groups(tmp_path):
     assert done.exit_code == 1
     assert "chain_sum: one answer wins" in done.stdout and group(0).group_id in done.stdout
     assert "\n1 finding\n12 responses read: 12 with an answer" in done.stdout
-    assert all(f"{name} {int(name == 'one answer wins')}" in done.stdout for name in NAMES)
+    looked_for = [name for name in NAMES if name != SECOND_SCORING]
+    assert all(f"{name} {int(name == 'one answer wins')}" in done.stdout for name in looked_for)
+    assert SECOND_SCORING not in done.stdout
     (found,) = json.loads(audit("--json").stdout)
     assert (found["task"], found["share"]) == ("chain_sum", 1.0)
     done = audit("--where", "item = 'q1'")
