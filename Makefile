@@ -53,14 +53,14 @@ install-vllm: $(VLLM_VENV)/installed
 BY_FILE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # Training runs, such as the quickstart, with attacks, kills and resumption; and what else takes a quarter of a minute.
+# Two that must be equal to the last bit run after the others: on a busy machine, the sampler's batches may differ.
 test-long: install
-	$(BIN)/python -m pytest -m long $(BY_FILE)
+	$(BIN)/python -m pytest -m 'long and not alone' $(BY_FILE)
+	$(BIN)/python -m pytest -m 'long and alone' tests/e2e
 
-# What need not be tried at every commit. Those that must be equal to the last bit run after the others: on a busy
-# machine, the sampler's batches may differ.
+# What need not be tried at every commit.
 test-weekly: install install-vllm
-	$(BIN)/python -m pytest -m 'weekly and not alone' $(BY_FILE)
-	$(BIN)/python -m pytest -m 'weekly and alone' tests/e2e
+	$(BIN)/python -m pytest -m weekly $(BY_FILE)
 	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m 'vllm and weekly'
 
 test-vllm: install-vllm

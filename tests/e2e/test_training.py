@@ -66,7 +66,7 @@ def test_the_record_is_what_skyrl_trained_on(tmp_path, short_run):
     assert said[0] == said[2]
 
 
-@pytest.mark.weekly
+@pytest.mark.long
 @pytest.mark.alone
 def test_two_runs_with_the_same_settings_record_the_same(tmp_path, short_run):
     """To the last bit: texts, scores and rewards of training and evaluation, on the same number of cores, from the
@@ -81,9 +81,7 @@ def test_two_runs_with_the_same_settings_record_the_same(tmp_path, short_run):
             sys.executable,
             *command,
             *short_run,
-            "trainer.max_training_steps=3",
-            "trainer.eval_before_train=true",
-            "trainer.eval_interval=3",
+            "trainer.eval_interval=2",
             f"{RG}.num_eval_samples_per_task=20",  # two batches of the sampler
             f"{RG}.dump_other_rollouts=true",
             f"{RG}.dump_eval_rollouts=true",
@@ -98,7 +96,7 @@ def test_two_runs_with_the_same_settings_record_the_same(tmp_path, short_run):
                 for rollout in group.rollouts
             ]
         )
-    assert {row[:2] for row in records[0]} == {("eval", 0), ("train", 1), ("train", 2), ("train", 3), ("eval", 3)}
+    assert {row[:2] for row in records[0]} == {("train", 1), ("train", 2), ("eval", 2)}
     assert records[0] == records[1]
 
 
