@@ -434,16 +434,21 @@ Done: `python -m scripts.lab` trains nano as the quickstart does, for 30 steps, 
 {planned} planned runs are finished; the others are not, and nothing is said about them. Seeds from 3 on, clean ones
 from 11 on, are held out from every choice of a threshold. A fault is found in time if the first sign begins before the
 true solve rate, the mean of five steps, has lost half of what it had gained."""
-_FAULTS_HEAD = "The faults:"
-_WITHOUT_TRAINING = """## Without a training
+_FAULTS_HEAD = f"""Of each run, {_SCORED_AGAIN} groups were scored a second time; not of two, lost at random and
+poisoned, whose dumps were not kept. The faults:"""
+_WITHOUT_TRAINING = """## Outside of the laboratory
 
-- The own answer of 10 items of each of the 93 tasks of the default mix: all that store one (910 of 930) score 1, so
-  that no right canary fails by itself. The answers of three other items, to each of them: none is solved.
-- Three honest runs of 60 steps (`tests/data/honest_runs`): no sign.
+- The own answer of 10 items of each of the 93 tasks that the default mix had: all that store one (910 of 930) score 1,
+  so that no right canary fails by itself. The answers of three other items, to each of them: none is solved.
+- Sound runs: three honest ones of 60 steps (`tests/data/honest_runs`), `dumps/sample`, 30 steps of
+  `configs/cpu/dapo.yaml`, `grpo.yaml` and `ppo.yaml`, and 30 steps [on an H200](../gpu.md): no sign; and none
+  by a second scoring of all but the first three.
 - Simulated runs (`tests/analysis/test_verdict_signs.py`): no sign in six sound ones; lost, paid by length or by a word,
   poisoned, and with partial credit that rises alone, each has the sign that is for it, within two steps of its onset.
 - A verifier that pays all, pays nothing, is shifted by one or loses a fifth, from step 2 of SkyRL's loop with a
-  scripted engine (`tests/skyrl/test_canaries.py`): canaries fail within two steps, with 12 of them a step."""
+  scripted engine (`tests/skyrl/test_canaries.py`): canaries fail within two steps, with 12 of them a step.
+- Cost: the 32 canaries of a step take 35 ms of CPU (caller and scorer, on a busy machine). That is below 1% of a step
+  that takes 4 s or more of one core; a step of the quickstart takes about a second of two cores, and so 2%."""
 _LIMITS = """Not covered: other models and longer runs, faults that hit fewer answers than these, and verifiers that are
 wrong about every occurrence of an answer in the same way.
 
