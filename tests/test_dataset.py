@@ -148,7 +148,7 @@ def test_tasks_that_never_fit_are_left_out(tokenizer: Any, warnings: list[str]) 
         ({"max_prompt_length": 0}, "max_prompt_length=0: must be"),
         ({"tasks": ["gdc"]}, "unknown task 'gdc'; did you mean gcd"),
         ({"system_prompt": "thinkanswer"}, "no such prompt"),
-        ({"worked_examples": [{}]}, r"worked_examples\[1\]: needs"),
+        ({"worked_examples": [{}]}, r"worked_examples\[0\]: needs"),
     ],
 )
 def test_impossible_arguments_are_one_clear_line(arguments: dict[str, Any], message: str) -> None:

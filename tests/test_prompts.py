@@ -43,11 +43,11 @@ def test_messages_in_order() -> None:
     ("examples", "message"),
     [
         ("text", r"must be a list of \{question, response\}, not str"),
-        ([GOOD, {"question": "q"}], r"worked_examples\[2\]: needs `question` and `response`"),
-        ([GOOD | {"taks": "gcd"}], r"worked_examples\[1\]: needs"),
-        ([GOOD | {"task": "chain_summ"}], r"worked_examples\[1\]: unknown task 'chain_summ'; did you mean chain_sum"),
-        ([GOOD | {"question": 3}], r"worked_examples\[1\]: question and response must be texts"),
-        ([GOOD | {"response": "2"}], r"worked_examples\[1\]: its response breaks the format \(no_think\)"),
+        ([GOOD, {"question": "q"}], r"worked_examples\[1\]: needs `question` and `response`"),
+        ([GOOD | {"taks": "gcd"}], r"worked_examples\[0\]: needs"),
+        ([GOOD | {"task": "chain_summ"}], r"worked_examples\[0\]: unknown task 'chain_summ'; did you mean chain_sum"),
+        ([GOOD | {"question": 3}], r"worked_examples\[0\]: question and response must be texts"),
+        ([GOOD | {"response": "2"}], r"worked_examples\[0\]: its response breaks the format \(no_think\)"),
     ],
 )
 def test_bad_examples_are_one_clear_line(examples: object, message: str) -> None:

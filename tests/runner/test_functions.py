@@ -98,10 +98,13 @@ def test_a_name_may_have_a_dot_before_the_function() -> None:
 
 def test_what_other_processes_cannot_import_and_numbers_out_of_range_are_refused_at_once() -> None:
     here = f"{__name__}:no_such_function"
-    paths = ("__main__:score", "no_such_module:score", here, "math:pi", "factorial", "")
+    paths = ("__main__:score", "no_such_module:score", here, "math:pi")
     for scorer in (lambda: 1.0, wait, *paths):
         with pytest.raises(ConfigError, match="must be a function at the top of a module that other processes can"):
             guarded(scorer)
+    for name in ("factorial", ""):
+        with pytest.raises(ConfigError, match="names no function; write module:function"):
+            guarded(name)
     with pytest.raises(ConfigError, match="name of another function"):
         guarded(another)
     for bad in ({"timeout": 0.0}, {"workers": 0}, {"workers": "many"}):

@@ -45,7 +45,9 @@ def test_our_scorers(scorer: Scorer, kind: str, right: str, scores: dict[str, fl
 def test_a_function_of_the_users_gets_answer_and_row(scorer: Scorer, tmp_path: Any) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_text('{"question": "?", "answer": "b", "points": {"a": 0.25, "b": 1, "c": 9}}\n')
-    file = {"path": str(path), "scorer": f"{file_scorer_functions.__name__}.points", "eval_path": str(path)}
+    same = tmp_path / "same.jsonl"
+    same.write_bytes(path.read_bytes())
+    file = {"path": str(path), "scorer": f"{file_scorer_functions.__name__}.points", "eval_path": str(same)}
     with pytest.raises(Exception, match="every question"):
         ReasoningGymDataset({"mine": {"file": file}})
     item = ReasoningGymDataset({"mine": {"file": file}}, split="eval").item(0)
@@ -59,7 +61,9 @@ def test_a_function_of_the_users_gets_answer_and_row(scorer: Scorer, tmp_path: A
 def test_a_function_that_raises_on_the_own_answer_is_an_error(scorer: Scorer, tmp_path: Any) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("question,answer\n?,b\n")
-    file = {"path": str(path), "scorer": f"{file_scorer_functions.__name__}.points", "eval_path": str(path)}
+    same = tmp_path / "same.csv"
+    same.write_bytes(path.read_bytes())
+    file = {"path": str(path), "scorer": f"{file_scorer_functions.__name__}.points", "eval_path": str(same)}
     scored = scorer.score_answer(ReasoningGymDataset({"mine": {"file": file}}, split="eval").item(0).entry, "b")
     assert (scored.status, scored.excused) == ("error", True)
 
