@@ -18,12 +18,11 @@ from typing import Any
 
 import ray
 import torch
-import torch.distributed as dist
-from torch.distributed.tensor import DTensor
 
 from rg_env.cpu.client import CPUInferenceClient
 from rg_env.cpu.packing import flash_attn_stub
 from rg_env.cpu.sampler import Request, Sample, Sampler
+from rg_env.cpu.workers import SendsWeights
 from rg_env.skyrl.experiment import RGExperiment
 
 with flash_attn_stub():
@@ -75,21 +74,8 @@ class ColocatedClient(CPUInferenceClient):
         return False
 
 
-class SendingPolicy(fsdp_worker.FSDPPolicyWorkerBase):
-    """SkyRL's policy, which sends its weights to the sampler as a state dict."""
-
-    async def init_weight_sync_state(self, inference_engine_client: Any, inference_engine_cfg: Any) -> None:
-        self._client = inference_engine_client
-        self._sampler_dtype = str_to_torch_dtype(inference_engine_cfg.model_dtype)
-
-    async def broadcast_to_inference_engines(self, *args: Any, **kwargs: Any) -> None:
-        state = {}
-        for name, weight in self.model.model.state_dict().items():
-            whole = weight.full_tensor() if isinstance(weight, DTensor) else weight
-            state[name] = whole.to(self._sampler_dtype).cpu().contiguous()
-        if dist.get_rank() == 0:
-            await self._client.update_named_weights(state)
-        dist.barrier()
+class SendingPolicy(SendsWeights, fsdp_worker.FSDPPolicyWorkerBase):
+    """SkyRL's policy, whose weights go to the sampler."""
 
 
 PolicyWorker = ray.remote(num_gpus=1)(SendingPolicy)

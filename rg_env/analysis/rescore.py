@@ -79,10 +79,11 @@ def has_changed(old: RolloutRecord, new: RolloutRecord) -> bool:
     imported = old.raw_score is None and old.status is Status.OK and not old.violation
     # An import never had raw and tagged scores: having them now is no change.
     names = ("status", "base_score") if imported else COMPARED
-    return any(_differ(getattr(old, name), getattr(new, name)) for name in names)
+    return any(differ(getattr(old, name), getattr(new, name)) for name in names)
 
 
-def _differ(old: object, new: object) -> bool:
+def differ(old: object, new: object) -> bool:
+    """Return whether two values differ, numbers by more than rounding."""
     if isinstance(old, float) and isinstance(new, float) and abs(old - new) <= 1e-9:
         return False
     return old != new

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
-from rg_env.analysis.rescore import rescore
+from rg_env.analysis.rescore import differ, rescore
 from rg_env.analysis.verdict_signs import Contradictions, Reading
 from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord
 from rg_env.scoring.types import Status
@@ -22,7 +22,6 @@ SIGN = "second scoring differs"
 _WHAT = "responses have another base score when they are scored again"
 _SCORES = (Status.OK, Status.REJECTED, Status.REWARD_ERROR)
 """The outcomes in which a score was given."""
-_ROUNDING = 1e-9
 
 
 def second_scoring(dump: Dump, *, groups: int, workers: int) -> Iterator[tuple[str, Reading]]:
@@ -42,7 +41,7 @@ def second_scoring(dump: Dump, *, groups: int, workers: int) -> Iterator[tuple[s
         for old, new in zip(group.rollouts, scored, strict=True):
             if old.status in _SCORES and new.status in _SCORES:
                 compared += 1
-                differing += abs(old.base_score - new.base_score) > _ROUNDING
+                differing += differ(old.base_score, new.base_score)
         by_task[group.task].count(group, seen=differing, of=compared)
 
     rescore(dump, workers=workers, each=note, only=sample(dump.groups(), groups))

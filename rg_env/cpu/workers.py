@@ -114,24 +114,28 @@ class _CPUWorker:
     backload_to_gpu = offload_to_cpu
 
 
-class CPUPolicyWorkerBase(_CPUWorker, fsdp_worker.FSDPPolicyWorkerBase):
-    """The policy. It sends its weights to the sampler as a state dict."""
+class SendsWeights:
+    """Mixin for SkyRL's policy: it sends its weights to a `SamplerActor`, as a state dict on the CPU."""
 
-    async def init_weight_sync_state(self, inference_engine_client: Any, inference_engine_cfg: Any) -> None:
+    async def init_weight_sync_state(self: Any, inference_engine_client: Any, inference_engine_cfg: Any) -> None:
         """Keep the client: SkyRL passes none with each sync."""
         self._client = inference_engine_client
         self._sampler_dtype = str_to_torch_dtype(inference_engine_cfg.model_dtype)
 
-    async def broadcast_to_inference_engines(self, *args: Any, **kwargs: Any) -> None:
+    async def broadcast_to_inference_engines(self: Any, *args: Any, **kwargs: Any) -> None:
         """Gather all weights, which needs every rank; rank 0 sends them in one message."""
         state = {}
         for name, weight in self.model.model.state_dict().items():
             # In the same order in every rank: `full_tensor` is a collective operation.
             whole = weight.full_tensor() if isinstance(weight, DTensor) else weight
-            state[name] = whole.to(self._sampler_dtype).contiguous()
+            state[name] = whole.to(self._sampler_dtype).cpu().contiguous()
         if dist.get_rank() == 0:
             await self._client.update_named_weights(state)
         dist.barrier()  # no rank goes on before the sampler has the weights
+
+
+class CPUPolicyWorkerBase(SendsWeights, _CPUWorker, fsdp_worker.FSDPPolicyWorkerBase):
+    """The policy."""
 
 
 class CPURefWorkerBase(_CPUWorker, fsdp_worker.FSDPRefWorkerBase):
