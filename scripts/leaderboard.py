@@ -17,6 +17,7 @@ that does not count.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,18 +60,15 @@ class Published:
     results: Sequence[Any]
 
     @cached_property
-    def items(self) -> SuiteTask:
-        """Raises a ConfigError if the installed reasoning-gym cannot make them."""
-        rest = {key: value for key, value in self.options.items() if key not in ("size", "seed")}
-        if "seed" not in self.options:
-            raise ConfigError("the published config has no seed")
-        return SuiteTask(self.task, rest, self.options.get("size", 500), self.options["seed"])
+    def config(self) -> str:
+        """The published config as JSON, which says which items are meant."""
+        return json.dumps(self.options, sort_keys=True)
 
     def item(self, index: int) -> tuple[Item, str | None]:
         """The item that the config makes, and None; or what is published of it, and why it cannot be scored."""
         result, seed = self.results[index], self.options.get("seed", 0)
         try:
-            item = self.items.item(index)
+            item = make_item(self.task, self.config, index)
             if item.entry["question"] == result["question"]:
                 return item, None
             problem = DIFFERS
@@ -88,6 +86,23 @@ class Published:
             if not isinstance(text, str):
                 text = f"<answer>{answer}</answer>" if isinstance(answer, str) else None
             yield text, float(score) if type(score) in (int, float) else None
+
+
+# All runs of a configuration have the same items, and making them takes longer than scoring the responses to them.
+@functools.cache
+def make_item(task: str, config: str, index: int) -> Item:
+    """Return an item of a published config. Raises ConfigError: the installed reasoning-gym cannot make it."""
+    return items_of(task, config).item(index)
+
+
+@functools.cache
+def items_of(task: str, config: str) -> SuiteTask:
+    """Return the items of a published config. Raises ConfigError: the installed reasoning-gym cannot make them."""
+    options = json.loads(config)
+    if "seed" not in options:
+        raise ConfigError("the published config has no seed")
+    seed, size = options.pop("seed"), options.pop("size", 500)
+    return SuiteTask(task, options, size, seed)
 
 
 def published_in(file: Path) -> Iterator[Published]:
