@@ -24,6 +24,7 @@ from loguru import logger
 from rg_env.choices import Split
 from rg_env.errors import ConfigError, describe, did_you_mean, need_number, one_line
 from rg_env.modules import import_named
+from rg_env.output import counted
 
 OWN_SCORERS = ("exact", "number", "math")
 SCORER_KEY = "file_scorer"
@@ -187,7 +188,7 @@ def _read(task: str, file: QuestionFile, path: Path, version: tuple[int, int]) -
         after = f" after row {len(rows)}" if rows else ""
         raise ConfigError(f"{place} cannot be read{after}: {describe(error)}") from None
     if faults:
-        more = f" ({len(faults) - 1} more rows are wrong)" if len(faults) > 1 else ""
+        more = f" (and {counted(len(faults) - 1, 'more row')})" if len(faults) > 1 else ""
         raise ConfigError(f"{place}: {faults[0]}{more}")
     if not rows:
         raise ConfigError(f"{place} has no rows")

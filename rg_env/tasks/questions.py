@@ -16,6 +16,7 @@ from loguru import logger
 
 from rg_env.choices import Split
 from rg_env.errors import ConfigError
+from rg_env.output import counted
 from rg_env.tasks.entry_json import encode_entry
 from rg_env.tasks.item import Item, ItemId
 from rg_env.tasks.items import hash64, split_of
@@ -123,7 +124,7 @@ class QuestionStream:
         too_long = [row for row in self.rows if prompt_length(self.task, row.question) > limit]
         if too_long:
             tokens = prompt_length(self.task, too_long[0].question)
-            more = f" ({len(too_long) - 1} more rows are too long)" if len(too_long) > 1 else ""
+            more = f" (and {counted(len(too_long) - 1, 'more row')})" if len(too_long) > 1 else ""
             raise ConfigError(
                 f"tasks.{self.task}.file: {self.file.of_split(self.split)}: row {too_long[0].number}: its prompt has "
                 f"{tokens} tokens, more than trainer.max_prompt_length={limit}{more}"

@@ -138,7 +138,7 @@ def test_a_bad_row_is_one_line_with_its_number(bad: Any, message: str, tmp_path:
         ReasoningGymDataset(mix(path))
     assert "\n" not in str(caught.value) and "sums.jsonl" in str(caught.value)
     path.write_text(path.read_text() + "{broken\n")
-    with pytest.raises(ConfigError, match=r"\(1 more rows are wrong\)"):
+    with pytest.raises(ConfigError, match=r"\(and 1 more row\)"):
         ReasoningGymDataset(mix(path))
 
 
@@ -205,7 +205,9 @@ def test_rows_too_long_for_the_prompt_are_counted(fifty: Path) -> None:
             return list(range(len(messages[-1]["content"])))
 
     limits: dict[str, Any] = {"tokenizer": Tokenizer(), "max_prompt_length": 14}
-    with pytest.raises(ConfigError, match=r"row 11: its prompt has 15 tokens, .*max_prompt_length=14 \(\d+ more rows"):
+    with pytest.raises(
+        ConfigError, match=r"row 11: its prompt has 15 tokens, .*max_prompt_length=14 \(and \d+ more rows\)"
+    ):
         ReasoningGymDataset(mix(fifty, eval_path=str(write(fifty.with_name("t.csv"), sums(3, 90)))), **limits)
 
 
