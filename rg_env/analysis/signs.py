@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rg_env.analysis import verdict_signs
+from rg_env.analysis.rescore import question_of
 from rg_env.analysis.second_scoring import SIGN as SECOND_SCORING
 from rg_env.analysis.second_scoring import second_scoring
 from rg_env.analysis.verdict_signs import Reading, TaskFacts
@@ -21,6 +22,7 @@ from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.schema import answered
 from rg_env.scoring import parse_response
 from rg_env.scoring.parse import canonical
+from rg_env.scoring.scorer import reference_answer
 from rg_env.symptoms import CANARIES, CANARY_FAILURES, Steps, find_collapse, read_steps
 
 _ONE_WINS, _NO_REASONING = "one answer wins", "no reasoning"
@@ -192,8 +194,8 @@ def _of_run(steps: Steps) -> Iterator[Finding]:
 def _examine(group: GroupRecord, config: RGDumpConfig, phase: _Phase) -> None:
     """Note what the responses of a group show."""
     result, seen = phase.result, phase.tasks[group.task]
-    seen.facts.note(group, config)
-    reference = group.expected_answer
+    reference = _reference_of(group)
+    seen.facts.note(group, config, reference)
     for rollout in answered(group.rollouts):
         if not rollout.conversation:
             continue
@@ -217,6 +219,16 @@ def _examine(group: GroupRecord, config: RGDumpConfig, phase: _Phase) -> None:
             seen.think[is_empty] += 1
             if is_empty and len(seen.empty) < _EVIDENCE:
                 seen.empty[group.group_id] = None
+
+
+def _reference_of(group: GroupRecord) -> str | None:
+    """Return the answer that is scored as right; None if nothing says which one is."""
+    question = question_of(group)
+    if question is None:
+        return group.expected_answer
+    # Records that were imported may have an entry as upstream made it, with an answer that scoring corrects.
+    entry, _ = question
+    return reference_answer(entry) or None
 
 
 def _findings(task: str, seen: _Seen) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump import GroupRecord, RolloutRecord
+from rg_env.dump import GroupRecord, Phase, RolloutRecord
 from rg_env.dump.schema import answered
 from rg_env.scoring.types import Status
 from rg_env.symptoms import phantom_cause
@@ -171,12 +171,13 @@ class TaskFacts:
     steps: dict[int, StepFacts] = field(default_factory=lambda: defaultdict(StepFacts))
     runs: set[str] = field(default_factory=set)
 
-    def note(self, group: GroupRecord, config: RGDumpConfig) -> None:
-        """Note what a group shows."""
+    def note(self, group: GroupRecord, config: RGDumpConfig, reference: str | None) -> None:
+        """Note what a group shows, whose right answer is `reference`, if that is known."""
         scored = [rollout for rollout in answered(group.rollouts) if rollout.status is Status.OK and not rollout.masked]
         self.runs.add(group.run_id)
-        self._note_reference(group, scored, config.solved_at)
-        if not group.no_signal:
+        self._note_reference(group, scored, reference, config.solved_at)
+        # Nothing is learned from an evaluation.
+        if group.phase is Phase.TRAIN and not group.no_signal:
             self.phantoms.count(group, seen=int(bool(phantom_cause(group, config))), of=1)
         strata = defaultdict[tuple[str, str], list[RolloutRecord]](list)
         for rollout in scored:
@@ -187,8 +188,9 @@ class TaskFacts:
         if group.step is not None and scored:
             self._note_step(self.steps[group.step], scored, config.solved_at)
 
-    def _note_reference(self, group: GroupRecord, scored: Sequence[RolloutRecord], solved_at: float) -> None:
-        reference = group.expected_answer
+    def _note_reference(
+        self, group: GroupRecord, scored: Sequence[RolloutRecord], reference: str | None, solved_at: float
+    ) -> None:
         if not reference:
             return
         # To the letter: what is equal but for case or spaces may be wrong.

@@ -363,6 +363,17 @@ def _check_form(form: object) -> FormScore:
     return form if is_score else reason_of(form)  # type: ignore[return-value]
 
 
+def reference_answer(entry: Mapping[str, Any]) -> str:
+    """Return the answer that is scored as right: the one that the entry stores, corrected; empty if it stores none."""
+    try:
+        # An entry may come from anywhere, and correcting it takes time that grows with its size.
+        guard.check_size(entry)
+        answer = corrected(entry).get("answer")
+    except (guard.BrokenEntry, LookupError, TypeError, AttributeError):
+        return ""
+    return "" if answer is None else str(answer).strip()
+
+
 def _task_of(entry: Mapping[str, Any]) -> str:
     try:
         task = entry["metadata"]["source_dataset"]

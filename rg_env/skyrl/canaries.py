@@ -24,13 +24,13 @@ from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import RGEnvError
 from rg_env.output import counted, rate
-from rg_env.scoring import guard, shared_scorer
+from rg_env.scoring import shared_scorer
 from rg_env.scoring.parse import canonical, parse_response, tag_spans
+from rg_env.scoring.scorer import reference_answer
 from rg_env.scoring.types import AnswerScore
 from rg_env.symptoms import CANARIES, CANARY_FAILURES, RIGHT_UNSOLVED, WRONG_SOLVED
 from rg_env.tasks import Item
 from rg_env.tasks.item import ENV_CLASS
-from rg_env.tasks.upstream.oracles import corrected
 
 _OF_STEP = 32
 """Canaries for the responses of a step, half of them right."""
@@ -120,7 +120,7 @@ class Canaries:
         """
         tried = {}
         for task, items in tasks.items():
-            known = [item for item in items if _own_answer(item)]
+            known = [item for item in items if reference_answer(item.entry)]
             if known:
                 tried[task] = known
         failures = await asyncio.gather(*(self._try_task(task, items) for task, items in tried.items()))
@@ -142,7 +142,7 @@ class Canaries:
         failed = []
         unscored = 0
         for item in items:
-            own = _own_answer(item)
+            own = reference_answer(item.entry)
             self._remember(item.task, own)
             scored = await self._score(Canary(item, self._bare(own), own, is_right=True))
             if scored is None or self._is_solved(scored):
@@ -189,7 +189,7 @@ class Canaries:
         """Return the canary that goes beside this response; None if none is due, or none can be made of it."""
         # One that could not be made of a response is made of the next, but never more than one beside a response.
         self._owed = min(self._owed + _OF_STEP, 2 * self._responses_per_step)
-        own = _own_answer(item)
+        own = reference_answer(item.entry)
         if own:
             self._remember(item.task, own)
         if self._owed < self._responses_per_step:
@@ -220,7 +220,7 @@ class Canaries:
 
     def _other_answer(self, item: Item) -> str | None:
         """Return the answer of another item of the task, the one that came last; None if all are that of this item."""
-        own = canonical(_own_answer(item))
+        own = canonical(reference_answer(item.entry))
         for answer in reversed(self._answers[item.task]):
             if canonical(answer) != own:
                 return answer
@@ -321,17 +321,6 @@ def first_items(rows: Any) -> dict[str, list[Item]]:
         if len(result[item.task]) < _TRIED_ITEMS:
             result[item.task].append(item)
     return result
-
-
-def _own_answer(item: Item) -> str:
-    """Return the answer that the item stores, corrected as for scoring; empty if it stores none."""
-    # Rows may come from anywhere, and a correction takes time that grows with the entry.
-    try:
-        guard.check_size(item.entry)
-        answer = corrected(item.entry).get("answer")
-    except (guard.BrokenEntry, LookupError, TypeError, AttributeError):
-        return ""
-    return "" if answer is None else str(answer).strip()
 
 
 def _with_answer(text: str, answer: str, config: RGDumpConfig) -> str | None:

@@ -119,6 +119,25 @@ def test_the_same_number_is_the_same_answer(reference, wins, tmp_path):
     assert [one.sign for one in find_signs(open_run(tmp_path)).findings] == ["one answer wins"] * wins
 
 
+def test_an_answer_that_scoring_corrects_is_not_an_unpaid_right_one(tmp_path):
+    """As in published results, whose entries have Reasoning Gym's own answers, and some are wrong."""
+    question = (
+        "Consider these statements:\n1. All cats are dogs\n2. All dogs are birds\n\n"
+        "Does it logically follow that:\nAll cats are birds?"
+    )
+    metadata = {"source_dataset": "syllogism", "is_valid": False}
+    entry = json.dumps({"question": question, "answer": "No", "metadata": metadata})
+    groups = []
+    for number in range(4):
+        rollouts = []
+        for repetition, (answer, score) in enumerate([("Yes", 1.0), ("No", 0.0)]):
+            conversation = [{"role": "user", "content": question}, {"role": "assistant", "content": say(answer)}]
+            rollouts.append(rollout(score, repetition, conversation=conversation, answer=answer))
+        groups.append(group(number, rollouts, task="syllogism", entry=entry))
+    write_texts(tmp_path, groups)
+    assert find_signs(open_run(tmp_path)).findings == []
+
+
 def test_the_command_names_each_sign_and_its_groups(tmp_path):
     def audit(*args):
         return CliRunner().invoke(app, ["dumps", "signs", str(tmp_path), *args])

@@ -16,7 +16,7 @@ from rg_env.analysis.signs import NAMES, find_signs
 from rg_env.analysis.verdict_signs import TaskFacts
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter, StepRecord, open_run
+from rg_env.dump import DumpWriter, Phase, StepRecord, open_run
 from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.symptoms import CANARIES, CANARY_FAILURES, EQUAL
 from tests.dump.records import RUN_ID, group, rollout
@@ -63,7 +63,7 @@ def simulated(fault=lambda response, rng: response.score, seed=0, reward=None, c
                     made.append(rollout(score, sample, **changes))
                 entry = json.dumps({"question": "?", "answer": "42"})
                 one = group(f"{task}-{step}-{number}", made, task=task, step=step, entry=entry)
-                facts[task].note(one, config)
+                facts[task].note(one, config, reference="42")
     return dict(facts)
 
 
@@ -136,13 +136,18 @@ def test_phantom_groups_are_a_sign_where_they_are_most_of_the_gradient():
     shaped = TaskFacts()
     for number in range(60):
         kinds = [rollout(0.0, 0, reward=0.25), rollout(0.0, 1, violation="no_answer", answer="", reward=0.0)]
-        shaped.note(group(number, kinds if number < 40 else [1.0, 0.0], step=number // 6), config)
+        shaped.note(group(number, kinds if number < 40 else [1.0, 0.0], step=number // 6), config, reference="1")
     reading = signs.phantoms(shaped)
     assert reading is not None
     assert reading.what == "40 of 60 groups with a gradient have no solved response"
+    # The same responses in an evaluation, from which nothing is learned.
+    evaluated = TaskFacts()
+    for number in range(60):
+        evaluated.note(group(number, kinds, phase=Phase.EVAL), config, reference="1")
+    assert signs.phantoms(evaluated) is None
     honest = TaskFacts()
     for number in range(60):
-        honest.note(group(number, kinds if number < 20 else [1.0, 0.0], step=number // 6), config)
+        honest.note(group(number, kinds if number < 20 else [1.0, 0.0], step=number // 6), config, reference="1")
     assert signs.phantoms(honest) is None
 
 
@@ -151,10 +156,10 @@ def test_a_length_penalty_is_no_sign_and_a_single_group_neither():
     config = RGDumpConfig(length_penalty=LengthPenaltyConfig(kind="kimi"))
     for number in range(40):
         pair = [rollout(1.0, k, answer="1", reward=1 - k / 2, penalty_factor=1 - k / 2) for k in range(2)]
-        penalized.note(group(number, pair), config)
+        penalized.note(group(number, pair), config, reference="1")
     assert found({"task": penalized}) == {}
     once = TaskFacts()
-    once.note(group(0, [rollout(0.0, k, answer="1") for k in range(8)]), CONFIG)
+    once.note(group(0, [rollout(0.0, k, answer="1") for k in range(8)]), CONFIG, reference="1")
     assert once.unpaid.number == 8
     assert found({"task": once}) == {}
 
