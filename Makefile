@@ -13,7 +13,7 @@ CLIENTS_VENV := .venv-clients
 # Processes that share the tests of `make test`, `make test-long` and `make test-weekly`.
 JOBS ?= 2
 
-.PHONY: install install-vllm install-verifiers install-clients quickstart test test-fast test-long test-weekly test-vllm test-verifiers test-clients sweep check check-types check-rest docs chromium format bench samples snapshots nano gpu-check pins clean
+.PHONY: install install-vllm install-verifiers install-clients quickstart test pytest test-fast test-long test-weekly test-vllm test-verifiers test-clients sweep check check-types check-rest docs chromium format bench samples snapshots nano gpu-check pins clean
 
 $(VENV)/installed: pyproject.toml requirements/dev.txt scripts/install.sh
 	scripts/install.sh $(VENV) dev
@@ -29,7 +29,11 @@ endif
 quickstart: install
 	scripts/quickstart.sh $(CONFIG) '$(MODEL)'
 
-test: install check chromium
+# The types are checked beside the tests: mypy uses one core for a minute.
+test: install check-rest chromium
+	@$(MAKE) --no-print-directory --jobs=2 check-types pytest
+
+pytest:
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # The report is tested in a real browser. If none can be installed, those tests are skipped with a message.
