@@ -11,7 +11,7 @@ from rg_env.runner.failures import LONGEST_REASON, describe
 
 FormScore = float | str
 """The score in [0, 1] of one form of an answer (bare, or in tags), or one line saying how the scorer raised."""
-UPSTREAM_MODULES = ["reasoning_gym", "rg_env.tasks.soundness", "rg_env.scoring.upstream"]
+UPSTREAM_MODULES = ["rg_env.tasks.upstream.slim_import", "rg_env.tasks.soundness", "rg_env.scoring.upstream"]
 """Modules that `make_scorer` needs. It imports two of them itself, so that other targets do without."""
 
 
@@ -22,9 +22,8 @@ def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Fo
     Otherwise the answer is. The scorers of seven tasks read the options of their dataset; none reads its items, so the
     size is 1.
     """
-    import reasoning_gym
-
     from rg_env.tasks.soundness import check_audited
+    from rg_env.tasks.upstream.slim_import import reasoning_gym
 
     # Here, since the caller may never have imported reasoning-gym.
     check_audited()

@@ -42,6 +42,7 @@ def reasoning_gym() -> types.ModuleType:
     check_audited()
     state = random.getstate()
     try:
+        importlib.import_module("rg_env.tasks.upstream.slim_import")
         return importlib.import_module("reasoning_gym")
     except Exception as error:
         raise ConfigError(f"reasoning_gym cannot be imported ({describe(error)}); install it again") from error
