@@ -22,7 +22,7 @@ from rg_env.integrations.turns_of_clients import Shares, Turns
 from rg_env.runner.caller_guarded import Guarded
 from rg_env.scoring import AnswerScore, Scorer, Violation
 from rg_env.tasks import Item, TaskMix, decode_entry
-from rg_env.tasks.question_file import SCORER_KEY
+from rg_env.tasks.item import SCORER_KEY
 from rg_env.tasks.registry import check_name, check_options
 
 _LONGEST_ID, _MOST_MADE = 200, 4096

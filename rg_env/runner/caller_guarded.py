@@ -20,7 +20,7 @@ from typing import Any
 from .caller_pool import ScorerPool, wait, wait_async
 from .child_process import find_function, make_answerer, plain_value
 from .failures import ConfigError, Failure, JobFailedError, ProtocolError, describe, reason_of
-from .machine import usable_cores
+from .machine import usable_cores, workers_for
 
 Value = float | dict[str, float]
 Example = tuple[tuple[Any, ...], Any]
@@ -183,19 +183,6 @@ def _as_example(example: object) -> Example | None:
         return None
     number = plain_value(value)
     return None if isinstance(number, str) else (tuple(arguments), number)
-
-
-def workers_for(setting: int | str, cores: int) -> int:
-    """Return the number of workers that `workers` means.
-
-    `auto` is half of the cores, because training, engines and the process that asks need the others, within two bounds:
-    two, so that a slow answer does not stop all others; and 16, beyond which workers idle. Workers are started when
-    they are needed, so a large number costs nothing by itself.
-
-    >>> [workers_for("auto", cores) for cores in (1, 2, 8, 16, 200)], workers_for(3, 8)
-    ([2, 2, 4, 8, 16], 3)
-    """
-    return setting if isinstance(setting, int) else min(16, max(2, cores // 2))
 
 
 def _need(ok: object, name: str, value: object, right: str) -> None:

@@ -1,4 +1,4 @@
-"""What the operating system offers: processes that end with their parent, and the number of cores."""
+"""The machine: processes that end with their parent, the number of cores, and the number of workers for them."""
 
 from __future__ import annotations
 
@@ -30,6 +30,19 @@ def usable_cores() -> int:
     """Number of cores that this process may use, by its affinity and its control groups' CPU quotas; at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([cores, *(int(quota) for quota in _quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")))]))
+
+
+def workers_for(setting: int | str, cores: int) -> int:
+    """Return the number of workers that `workers` means.
+
+    `auto` is half of the cores, because training, engines and the process that asks need the others, within two bounds:
+    two, so that a slow answer does not stop all others; and 16, beyond which workers idle. Workers are started when
+    they are needed, so a large number costs nothing by itself.
+
+    >>> [workers_for("auto", cores) for cores in (1, 2, 8, 16, 200)], workers_for(3, 8)
+    ([2, 2, 4, 8, 16], 3)
+    """
+    return setting if isinstance(setting, int) else min(16, max(2, cores // 2))
 
 
 def _quotas(groups: Path, mount: Path) -> Iterator[float]:

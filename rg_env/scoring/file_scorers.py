@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from rg_env.runner.caller_guarded import Guarded, GuardedScore, guarded
 from rg_env.scoring.types import AnswerScore, Status
-from rg_env.tasks.question_file import OWN_SCORERS, SCORER_KEY, is_allowed, is_close, read_number
+from rg_env.tasks.item import SCORER_KEY
+from rg_env.tasks.question_file import OWN_SCORERS, is_allowed, is_close, read_number
 
 
 def exact(answer: str, row: Mapping[str, Any]) -> float:

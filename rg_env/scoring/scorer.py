@@ -20,28 +20,34 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from functools import partial
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 
 from rg_env.choices import ResponseFormat
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.modules import modules_of_tasks
-from rg_env.processes import usable_cores
-from rg_env.runner.caller_guarded import workers_for
 from rg_env.runner.caller_pool import ScorerPool, wait, wait_async
 from rg_env.runner.failures import LONGEST_REASON, Failure, JobFailedError, ProtocolError, describe, reason_of
+from rg_env.runner.machine import usable_cores, workers_for
 from rg_env.scoring import guard
 from rg_env.scoring.base_score import CHEAP, base_score, cheap_answers
 from rg_env.scoring.expressions import Refusal
-from rg_env.scoring.file_scorers import FileQuestion, FileScorers, file_question
 from rg_env.scoring.parse import parse_response, unwrapped
 from rg_env.scoring.types import AnswerScore, ScorerConfig, Status, Verdict
-from rg_env.scoring.upstream import UPSTREAM_MODULES, FormScore, make_scorer
 from rg_env.settings import check_fields
+from rg_env.tasks.item import SCORER_KEY
 from rg_env.tasks.soundness import AUDITED_TASKS
 from rg_env.tasks.upstream.oracles import corrected
 
+if TYPE_CHECKING:
+    from rg_env.scoring.file_scorers import FileQuestion, FileScorers
+    from rg_env.scoring.upstream import FormScore
+
+_MAKE_SCORER = "rg_env.scoring.upstream:make_scorer"
+"""What makes Reasoning Gym's scorers, as a name: only the runner's processes import it."""
+_UPSTREAM_MODULES = ["rg_env.tasks.upstream.slim_import", "rg_env.tasks.soundness", "rg_env.scoring.upstream"]
+"""Modules that it needs. It imports two of them itself, so that other targets do without."""
 _SHOWN = 80
 """Characters of a normalized answer that `detail` shows."""
 _MOST_BASELINES = 4096
@@ -102,7 +108,8 @@ class Scorer(AbstractContextManager["Scorer"]):
         self._prepared_pools: dict[bytes, ScorerPool] = {}
         """Pools with a prepared server, by target: a task with its default options. The first is the least recently
         used one."""
-        self._files = FileScorers(self.workers, timeout)
+        self._files: FileScorers | None = None
+        """Made with the first question of a file."""
 
     def score_answer(
         self, entry: Mapping[str, Any], answer: str, config: Mapping[str, Any] | None = None
@@ -183,7 +190,7 @@ class Scorer(AbstractContextManager["Scorer"]):
             return AnswerScore.without_score(Status.REJECTED, f"the answer is not a string but {type(answer).__name__}")
         answer = str.__str__(answer)  # of a subclass, which a worker may not be able to make
         try:
-            question = file_question(entry)
+            question = self._question_of_file(entry)
             if isinstance(question, str):
                 return AnswerScore.without_score(Status.ERROR, question)
             if question is not None:
@@ -209,9 +216,25 @@ class Scorer(AbstractContextManager["Scorer"]):
         # Then nobody knows what the answer is worth without its formatting.
         return again if again.had_no_core else best
 
+    def _question_of_file(self, entry: Mapping[str, Any]) -> FileQuestion | str | None:
+        """As `file_question`; makes what scores such questions with the first one."""
+        if entry["metadata"].get(SCORER_KEY) is None:
+            return None
+        # Imported here: most runs have no questions of files.
+        from rg_env.scoring.file_scorers import FileScorers, file_question
+
+        if self._files is None:
+            self._files = FileScorers(self.workers, self._settings.timeout)
+            if self.closed:
+                self._files.close()  # so that a call says so, and starts nothing
+        return file_question(entry)
+
     async def _score_of_file(self, entry: Mapping[str, Any], question: FileQuestion, answer: str) -> AnswerScore:
         """Score an answer to a question of a file, as written or unwrapped."""
-        return self._refuse_length(entry, answer) or await self._files.score(question, answer)
+        if refused := self._refuse_length(entry, answer):
+            return refused
+        assert self._files is not None  # made with the question
+        return await self._files.score(question, answer)
 
     def _refuse_length(self, entry: Mapping[str, Any], answer: str) -> AnswerScore | None:
         longest = guard.longest(entry, self._settings.max_answer_chars)
@@ -319,23 +342,26 @@ class Scorer(AbstractContextManager["Scorer"]):
         # After the first: then no job makes another.
         for pool in list(self._prepared_pools.values()):
             pool.close()
-        self._files.close()
+        # After the first as well: what is made from here on is closed at once.
+        if self._files is not None:
+            self._files.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def _upstream_modules() -> list[str]:
-    return UPSTREAM_MODULES
+    return _UPSTREAM_MODULES
 
 
 def _all_modules() -> list[str]:
-    return [*UPSTREAM_MODULES, *modules_of_tasks()]
+    return [*_UPSTREAM_MODULES, *modules_of_tasks()]
 
 
 def _target_of(task: str, config: Mapping[str, Any]) -> bytes:
     """Name the scorer of a task with these options, as the runner's processes make it ready."""
-    return pickle.dumps((make_scorer.__module__, make_scorer.__name__, task, dict(config)))
+    module, _, function = _MAKE_SCORER.partition(":")
+    return pickle.dumps((module, function, task, dict(config)))
 
 
 def _needs_fresh(task: str) -> bool:

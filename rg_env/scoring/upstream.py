@@ -11,8 +11,6 @@ from rg_env.runner.failures import LONGEST_REASON, describe
 
 FormScore = float | str
 """The score in [0, 1] of one form of an answer (bare, or in tags), or one line saying how the scorer raised."""
-UPSTREAM_MODULES = ["rg_env.tasks.upstream.slim_import", "rg_env.tasks.soundness", "rg_env.scoring.upstream"]
-"""Modules that `make_scorer` needs. It imports two of them itself, so that other targets do without."""
 
 
 def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[FormScore] | str]:

@@ -1,4 +1,4 @@
-"""An item and its id, and the name of the environment that scores it.
+"""An item and its id, and the names by which it says who scores it: the environment, and a file's scorer.
 
 Invariant: an id names one question wherever it is used: in rows, evaluation sets, dumps, the server and `rg-env score`.
 It carries all that the question is a function of. Not covered: options of the task, of which it carries a hash only, so
@@ -20,6 +20,8 @@ from rg_env.tasks.entry_json import decode_entry, encode_entry
 
 ENV_CLASS = "rg_dump"
 """The environment's id in SkyRL Gym, which every row of ours names."""
+SCORER_KEY = "file_scorer"
+"""Of an entry's metadata: who scores answers to a question of a file. No item of Reasoning Gym has it."""
 
 _PARTS = {
     "task": r"(\w+)",

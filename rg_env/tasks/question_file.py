@@ -27,8 +27,6 @@ from rg_env.modules import import_named
 from rg_env.output import counted
 
 OWN_SCORERS = ("exact", "number", "math")
-SCORER_KEY = "file_scorer"
-"""Of an entry's metadata: who scores answers to a question of a file."""
 _KEPT_READ = 8
 """Files whose rows are kept in memory, for the next data set or command that asks."""
 

@@ -9,7 +9,7 @@ import pytest
 from rg_env import ReasoningGymDataset
 from rg_env.errors import ScorerPoolError
 from rg_env.scoring import Scorer
-from rg_env.tasks.question_file import SCORER_KEY
+from rg_env.tasks.item import SCORER_KEY
 from tests.scoring import file_scorer_functions
 
 
