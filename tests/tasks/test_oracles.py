@@ -10,7 +10,8 @@ import pytest
 from rg_env.scoring import Scorer
 from rg_env.tasks import ItemStream, Split
 from rg_env.tasks.upstream import UnusableItemError
-from rg_env.tasks.upstream.oracles import correct, corrected
+from rg_env.tasks.upstream.clarity import correct
+from rg_env.tasks.upstream.oracles import corrected
 
 Entry = dict[str, Any]
 

@@ -19,8 +19,8 @@ from typing import Any
 from rg_env.errors import ConfigError, describe
 from rg_env.tasks.soundness import check_audited
 from rg_env.tasks.upstream import UnusableItemError
+from rg_env.tasks.upstream.clarity import correct
 from rg_env.tasks.upstream.generators import FIXES
-from rg_env.tasks.upstream.oracles import correct
 from rg_env.tasks.upstream.slow_draws import watched
 
 MIXERS = frozenset({"composite"})

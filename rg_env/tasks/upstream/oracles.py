@@ -1,8 +1,8 @@
-"""Items of reasoning-gym 0.1.25 whose stored answer is wrong, or whose question has no clear answer.
+"""Items of reasoning-gym 0.1.25 whose stored answer is wrong: the answer that is right (`corrected`).
 
 Invariant: an answer depends on the question and on metadata that upstream computes correctly, never on the stored
-answer, so that correcting an entry twice changes nothing. `correct` is used when an item is made: a question without a
-clear answer is no item. `corrected` is used when an entry of any origin is scored.
+answer, so that correcting an entry twice changes nothing. Not covered: questions without a clear answer, which
+`clarity` refuses when an item is made.
 
 Each function says in one line what is wrong upstream. docs/evidence/upstream-findings.md has examples, frequencies, and
 the tasks that were checked against independent solvers.
@@ -14,32 +14,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Mapping
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from rg_env.tasks.upstream import UnusableItemError, solvers
+from rg_env.tasks.upstream import solvers
 
 Entry = Mapping[str, Any]
-
-
-def correct(entry: dict[str, Any], men: Container[str] | None = None) -> dict[str, Any]:
-    """Return the entry with the correct answer; the entry itself if the task's stored answers are correct.
-
-    Args:
-        men: the names of men in the task's options, if it has any.
-
-    Raises:
-        UnusableItemError: the question has no clear answer.
-    """
-    task = entry["metadata"]["source_dataset"]
-    # First of all: an answer without a clear question is not worth correcting.
-    if task in _UNCLEAR and (reason := _UNCLEAR[task](entry)):
-        raise UnusableItemError(reason)
-    # Its options may replace the names, and only whoever draws the item knows them.
-    if task == "family_relationships":
-        return _replace(entry, _relation(entry, men))
-    return _replace(entry, CORRECTIONS[task](entry)) if task in CORRECTIONS else entry
 
 
 def corrected(entry: Entry) -> Entry:
@@ -54,13 +35,14 @@ def corrected(entry: Entry) -> Entry:
     try:
         if len(entry["question"]) > _LONGEST_QUESTION:
             return entry
-        return _replace(entry, correction(entry))
+        return replace_fields(entry, correction(entry))
     # An entry may come from anywhere, with any text or type in any place.
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         return entry
 
 
-def _replace(entry: Entry, fields: dict[str, Any]) -> dict[str, Any]:
+def replace_fields(entry: Entry, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of an entry with another answer, if `fields` has one, and other values in its metadata."""
     metadata = {key: value for key, value in fields.items() if key != "answer"}
     return {**entry, "answer": fields.get("answer", entry["answer"]), "metadata": {**entry["metadata"], **metadata}}
 
@@ -100,7 +82,7 @@ def _completes_sequence(cards: Counter[str], new: int) -> bool:
     return any(cards[chr(new + first)] and cards[chr(new + second)] for first, second in neighbors)
 
 
-def _relation(entry: Entry, men: Container[str] | None = None) -> dict[str, Any]:
+def relation_fields(entry: Entry, men: Container[str] | None = None) -> dict[str, Any]:
     """It takes the other person's gender for niece and nephew, and says mother-in-law for daughter-in-law."""
     who, to = entry["metadata"]["person1"], entry["metadata"]["person2"]
     relation = solvers.relation_in(entry["question"], who, to, men)
@@ -109,16 +91,11 @@ def _relation(entry: Entry, men: Container[str] | None = None) -> dict[str, Any]
 
 def _syllogism(entry: Entry) -> dict[str, Any]:
     """It does not check that the middle term is distributed."""
-    valid, _ = _validity(entry["question"])
+    valid, _ = validity_of(entry["question"])
     return {"answer": "Yes" if valid else "No", "is_valid": valid}
 
 
-def _unclear_syllogism(entry: Entry) -> str:
-    _, unclear = _validity(entry["question"])
-    return unclear
-
-
-def _interval(entry: Entry) -> tuple[dict[str, Any], str]:
+def read_interval(entry: Entry) -> tuple[dict[str, Any], str]:
     """time_intervals: upstream truncates milliseconds, and drops the time of day after a weekday in parentheses.
 
     Returns:
@@ -155,13 +132,8 @@ def _interval(entry: Entry) -> tuple[dict[str, Any], str]:
 
 
 def _interval_fields(entry: Entry) -> dict[str, Any]:
-    fields, _ = _interval(entry)
+    fields, _ = read_interval(entry)
     return fields
-
-
-def _unclear_interval(entry: Entry) -> str:
-    _, unclear = _interval(entry)
-    return unclear
 
 
 def _swap_day_and_month(texts: tuple[str | Any, ...], pattern: str) -> timedelta | None:
@@ -204,7 +176,8 @@ _DAY = timedelta(days=1)
 
 
 @lru_cache(4096)
-def _validity(question: str) -> tuple[bool, str]:
+def validity_of(question: str) -> tuple[bool, str]:
+    """As `solvers.validity`, once for each question."""
     if len(question) > _LONGEST_SYLLOGISM:  # the cache must not keep large texts
         raise ValueError("the question is too long")
     return solvers.validity(question)
@@ -214,92 +187,15 @@ _LONGEST_SYLLOGISM = 2000
 _POINT = re.compile(r"[ABC]=\((-?[\d.]+), (-?[\d.]+)\)")
 _INITIAL_CARDS = re.compile(r"initial cards ([A-Z]+)")
 _ROUND = re.compile(r"Add an? ([A-Z]) card and remove an? ([A-Z]) card")
-_POWER = re.compile(r"Compute (-?)[\d.]+\^-?(\d+)")
-_LETTER = re.compile(r'letter "(.)" appear in the text: "(.*)"', re.DOTALL)
 
 _LONGEST_QUESTION = 100_000
 """Characters of a question that is read. The longest that reasoning-gym makes has 24,000 (mahjong_puzzle)."""
 
 CORRECTIONS: dict[str, Callable[[Entry], dict[str, Any]]] = {
     "advanced_geometry": _angle,
-    "family_relationships": _relation,
+    "family_relationships": relation_fields,
     "mahjong_puzzle": _last_round,
     "syllogism": _syllogism,
     "time_intervals": _interval_fields,
 }
 """Task → the fields of an entry that are corrected, in time linear in its question."""
-
-
-# -- questions without a clear answer: why, and "" for a clear one
-
-
-def _colleagues(entry: Entry) -> str:
-    question = entry["question"]
-    if "Matilda" in question:
-        return "it is not clear whether Matilda is in one circle of colleagues or in both"
-    if "sisters" in question and f"does {question.split()[0]}'s" not in question:
-        return "it asks about the brother of somebody who is not introduced"
-    return ""
-
-
-def _whole(entry: Entry) -> str:
-    expression = entry["metadata"]["expression"]
-    if "/" not in expression or solvers.is_whole(expression):
-        return ""
-    return "it rounds a quotient, and does not say how"
-
-
-def _business_days(entry: Entry) -> str:
-    metadata = entry["metadata"]
-    # Other questions of the task have no such dates; these are read all the same, since a wrong one is an error.
-    start = date.fromisoformat(metadata.get("start_date", "2022-01-01"))
-    end = date.fromisoformat(metadata.get("end_date", "2022-01-01"))
-    if metadata["task"] == "count_business_days" and start.year != end.year:
-        return "it gives the year of the start to a date in the next year"
-    return ""
-
-
-def _letter_case(entry: Entry) -> str:
-    letter, text = _LETTER.findall(entry["question"])[0]
-    if text.count(letter) == text.lower().count(letter.lower()):
-        return ""
-    return "it is not clear whether capitals count"
-
-
-def _sign(entry: Entry) -> str:
-    sign, exponent = _POWER.findall(entry["question"])[0]
-    return "-2^4 is 16 or -16" if sign and int(exponent) % 2 == 0 else ""
-
-
-def _gave_up(entry: Entry) -> str:
-    return "its search for a solution gave up" if entry["answer"] == '["No solution"]' else ""
-
-
-def _abbreviated(entry: Entry) -> str:
-    return "NumPy prints a board of more than 1000 cells with dots" if "..." in entry["question"] else ""
-
-
-def _bottom(entry: Entry) -> str:
-    return "there are two ways to turn the bottom to the top" if "bottom" in entry["metadata"]["rotations"] else ""
-
-
-def _lost_variable(entry: Entry) -> str:
-    return "" if entry["metadata"]["variable"] in entry["metadata"]["equation"] else "0 = 0"
-
-
-_UNCLEAR: dict[str, Callable[[Entry], str]] = {
-    "aiw": _colleagues,
-    "basic_arithmetic": _whole,
-    "calendar_arithmetic": _business_days,
-    "color_cube_rotation": _bottom,
-    "game_of_life_halting": _abbreviated,
-    "jugs": _gave_up,
-    "knight_swap": solvers.hidden_wall,
-    "letter_counting": _letter_case,
-    "power_function": _sign,
-    "simple_equations": _lost_variable,
-    "survo": solvers.second_solution,
-    "syllogism": _unclear_syllogism,
-    "time_intervals": _unclear_interval,
-    "tsumego": solvers.other_capture,
-}
