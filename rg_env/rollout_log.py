@@ -14,8 +14,8 @@ from pathlib import Path
 from loguru import logger
 
 from rg_env.dump.schema import GroupRecord, RolloutRecord
-from rg_env.output import visible
 from rg_env.scoring.types import Status
+from rg_env.wording import visible
 
 
 class RolloutLog:

@@ -17,7 +17,7 @@ from rg_env.atomic import new_file
 from rg_env.dump import Dump, FileKind
 from rg_env.dump.files import PREFIX, ZSTD, list_files
 from rg_env.errors import ConfigError, DumpError
-from rg_env.output import counted, visible
+from rg_env.wording import counted, visible
 
 NAME = "README.md"
 _TRAIN, _TEST = "train", "test"

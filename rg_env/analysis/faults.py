@@ -11,8 +11,8 @@ from pathlib import Path
 from rg_env.dump.files import list_files
 from rg_env.dump.reader import Dump, open_run
 from rg_env.dump.schema import RolloutFacts, RolloutRecord, answered
-from rg_env.output import counted
 from rg_env.scoring.types import MEANINGS, Status, Violation
+from rg_env.wording import counted
 
 _EMPTY = "empty"
 _CUT = "cut"

@@ -20,12 +20,12 @@ from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, RolloutRecord, outcome_of
 from rg_env.dump.schema import RG_DUMP, answered
 from rg_env.errors import ConfigError, DumpError
-from rg_env.output import visible
 from rg_env.scoring import Scorer, Status, shared_scorer
 from rg_env.scoring.file_scorers import file_question
 from rg_env.tasks.entry_json import decode_entry
 from rg_env.tasks.registry import check_name
 from rg_env.user_code import named_modules
+from rg_env.wording import visible
 
 COMPARED = ("violation", "status", "raw_score", "tagged_score", "base_score")
 """The values by which a rollout counts as changed."""

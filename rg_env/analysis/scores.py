@@ -17,7 +17,8 @@ from rg_env.analysis.tables import figure
 from rg_env.choices import By
 from rg_env.dump.files import list_files
 from rg_env.dump.reader import open_run
-from rg_env.output import cell, new_table, rate
+from rg_env.output import cell, new_table
+from rg_env.wording import rate
 
 if TYPE_CHECKING:
     from rich.table import Table

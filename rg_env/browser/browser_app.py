@@ -27,8 +27,9 @@ from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, Outcome, RolloutRecord
 from rg_env.dump.schema import as_violation
 from rg_env.errors import RGEnvError
-from rg_env.output import cell, counted, visible
+from rg_env.output import cell
 from rg_env.scoring.parse import tag_spans
+from rg_env.wording import counted, visible
 
 PAGE = 500
 """Rows in the list at a time: Textual takes a second for about 5,000."""

@@ -19,8 +19,8 @@ from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, RolloutRecord
 from rg_env.dump.frames import parse_condition
 from rg_env.dump.schema import RG_DUMP
-from rg_env.output import counted, visible
 from rg_env.scoring.types import UNCOUNTED, Status
+from rg_env.wording import counted, visible
 
 _SCORE = pl.when(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()).then("base_score")
 """The base score of a rollout; null where there was no response."""

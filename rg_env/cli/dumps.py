@@ -31,8 +31,9 @@ from rg_env.cli.options import (
 )
 from rg_env.cli.stats_command import stats
 from rg_env.errors import refuse
-from rg_env.output import cell, console, counted, new_table, print_error, print_json, print_line
+from rg_env.output import cell, console, new_table, print_error, print_json, print_line
 from rg_env.processes import usable_cores
+from rg_env.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table

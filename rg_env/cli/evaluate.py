@@ -17,8 +17,9 @@ from rg_env.cli.options import Imports, JsonFlag, SettingArguments
 from rg_env.config import PREFIX
 from rg_env.errors import ConfigError, need, one_line
 from rg_env.evaluate.endpoint import RequestLimits, Sampling, base_url
-from rg_env.output import console, counted, print_error, print_json, print_line
+from rg_env.output import console, print_error, print_json, print_line
 from rg_env.user_code import named_modules
+from rg_env.wording import counted
 
 if TYPE_CHECKING:
     from rg_env.analysis.scores import Summary

@@ -14,7 +14,8 @@ import typer
 from rg_env.choices import Think
 from rg_env.cli.base import CommandApp
 from rg_env.cli.options import DumpPaths, Force, Selection, locate_dumps, print_remarks, spinner
-from rg_env.output import counted, print_error, print_line
+from rg_env.output import print_error, print_line
+from rg_env.wording import counted
 
 if TYPE_CHECKING:
     from rg_env.analysis.export import Dpo, Sft

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rg_env.cli.options import JsonFlag, spinner
-from rg_env.output import console, counted, print_error, print_json, print_line, print_text, rate, visible
+from rg_env.output import console, print_error, print_json, print_line, print_text
+from rg_env.wording import counted, rate, visible
 
 if TYPE_CHECKING:
     from rg_env.analysis.runs import Evaluation, ListedRun

@@ -13,7 +13,8 @@ import typer
 from rg_env.choices import By, parse_by
 from rg_env.cli.options import JsonFlag, Selection, SolvedAt, print_remarks, spinner
 from rg_env.errors import DumpError, did_you_mean
-from rg_env.output import cell, console, counted, print_error, print_json, print_line
+from rg_env.output import cell, console, print_error, print_json, print_line
+from rg_env.wording import counted
 
 if TYPE_CHECKING:
     import polars as pl

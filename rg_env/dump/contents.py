@@ -36,7 +36,7 @@ from rg_env.dump.schema import (
     TrainedRecord,
     from_line,
 )
-from rg_env.output import counted
+from rg_env.wording import counted
 
 MAX_KEPT = 1000
 """Findings of a kind that are listed one by one."""

@@ -33,8 +33,8 @@ from rg_env.dump.schema import (
     RolloutRecord,
 )
 from rg_env.errors import RGEnvError, did_you_mean
-from rg_env.output import visible
 from rg_env.scoring.types import Status, Violation
+from rg_env.wording import visible
 
 _TYPES: dict[type[inspect.Type], pl.DataType] = {
     inspect.BoolType: pl.Boolean(),

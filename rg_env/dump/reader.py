@@ -37,7 +37,7 @@ from rg_env.dump.schema import (
     StepRecord,
     TrainedRecord,
 )
-from rg_env.output import counted, visible
+from rg_env.wording import counted, visible
 
 if TYPE_CHECKING:
     import polars as pl

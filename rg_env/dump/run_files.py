@@ -18,7 +18,7 @@ from rg_env.dump.files import PREFIX, DumpFile, list_files, manifest_name, open_
 from rg_env.dump.manifest import State, merge_manifests, read_manifest, state_of
 from rg_env.dump.schema import TEXT_KINDS, FileKind
 from rg_env.errors import DumpError
-from rg_env.output import visible
+from rg_env.wording import visible
 
 _BELOW_SHOWN = 10
 """How many folders with dumps an error names."""

@@ -45,8 +45,8 @@ from rg_env.dump.schema import (
     to_line,
 )
 from rg_env.errors import DumpError
-from rg_env.output import counted
 from rg_env.scoring.types import Status
+from rg_env.wording import counted
 
 LOG_SECONDS = 10.0
 """Interval between two messages that the disk is waited for."""

@@ -35,12 +35,13 @@ from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, RequestLimi
 from rg_env.evaluate.eval_settings import generator_settings
 from rg_env.evaluate.server import Server, ServerError, program_for, start_server
 from rg_env.evaluate.suites import Question, Questions
-from rg_env.output import console, counted, print_error, print_text
+from rg_env.output import console, print_error, print_text
 from rg_env.rewards import load_reward, set_rewards
 from rg_env.rollout import Origin, Rollout, Stopwatch, group_record
 from rg_env.rollout_log import RolloutLog
 from rg_env.scoring import Verdict, shared_scorer
 from rg_env.tasks.questions import hashes_of
+from rg_env.wording import counted
 
 _CONCURRENCY = 32
 """Requests at the same time to a server that somebody else started."""

@@ -35,8 +35,8 @@ from rg_env.dump import (
 )
 from rg_env.dump.files import MAX_LINE, READ_ERRORS, open_regular, why_unreadable
 from rg_env.errors import DumpError
-from rg_env.output import counted
 from rg_env.scoring.types import Status
+from rg_env.wording import counted
 
 KEPT = 1000
 """Messages about records that are kept."""

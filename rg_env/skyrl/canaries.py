@@ -23,7 +23,6 @@ from rg_env.choices import ResponseFormat
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import RGEnvError
-from rg_env.output import counted, rate
 from rg_env.scoring import shared_scorer
 from rg_env.scoring.parse import canonical, parse_response, tag_spans
 from rg_env.scoring.scorer import reference_answer
@@ -31,6 +30,7 @@ from rg_env.scoring.types import AnswerScore
 from rg_env.symptoms import CANARIES, CANARY_FAILURES, RIGHT_UNSOLVED, WRONG_SOLVED
 from rg_env.tasks import Item
 from rg_env.tasks.item import ENV_CLASS
+from rg_env.wording import counted, rate
 
 _OF_STEP = 32
 """Canaries for the responses of a step, half of them right."""

@@ -30,7 +30,6 @@ from rg_env.dataset import EvalSet, ReasoningGymDataset
 from rg_env.dump import DumpWriter, claim_run, close_all, write_manifest
 from rg_env.dump.manifest import read_manifest
 from rg_env.errors import ConfigError, MissingGroupsError, RGEnvError, describe, need, one_line
-from rg_env.output import counted
 from rg_env.scoring import shared_scorer
 from rg_env.skyrl.env import register
 from rg_env.skyrl.generator import RGDumpGenerator
@@ -44,6 +43,7 @@ from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
 from rg_env.tasks.questions import hashes_of
 from rg_env.terminal.reports import Reports
 from rg_env.user_code import import_modules, in_user_code, load_object
+from rg_env.wording import counted
 
 _REASON = 500
 """At most so many characters of an error are noted and shown."""

@@ -24,7 +24,7 @@ from loguru import logger
 from rg_env.choices import Split
 from rg_env.errors import ConfigError, describe, did_you_mean, need_number, one_line
 from rg_env.modules import import_named
-from rg_env.output import counted
+from rg_env.wording import counted
 
 OWN_SCORERS = ("exact", "number", "math")
 _KEPT_READ = 8

@@ -16,12 +16,12 @@ from loguru import logger
 
 from rg_env.choices import Split
 from rg_env.errors import ConfigError
-from rg_env.output import counted
 from rg_env.tasks.entry_json import encode_entry
 from rg_env.tasks.item import SCORER_KEY, Item, ItemId
 from rg_env.tasks.items import hash64, split_of
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.question_file import OWN_SCORERS, QuestionFile, Row, Rows, read_rows
+from rg_env.wording import counted
 
 _MARK_DIGITS = 8
 

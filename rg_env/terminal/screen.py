@@ -26,7 +26,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rg_env.errors import MissingGroupsError, RGEnvError
-from rg_env.output import cell, console, print_error, rate
+from rg_env.output import cell, console, print_error
+from rg_env.wording import rate
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

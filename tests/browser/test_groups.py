@@ -18,9 +18,9 @@ from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import open_run
 from rg_env.dump.frames import ConditionError, parse_condition
-from rg_env.output import visible
 from rg_env.scoring import parse_response
 from rg_env.scoring.types import Violation
+from rg_env.wording import visible
 from tests.analysis.reports import dump_of
 from tests.dump.records import group, rollout, violating
 

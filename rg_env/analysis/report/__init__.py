@@ -21,9 +21,9 @@ from rg_env.atomic import check_output, new_file
 from rg_env.config import PREFIX
 from rg_env.dump import Dump, Outcome, Run
 from rg_env.dump.run_files import run_names
-from rg_env.output import counted, visible
 from rg_env.scoring.types import MEANINGS
 from rg_env.symptoms import read_symptoms
+from rg_env.wording import counted, visible
 
 MAX_GROUPS = 5_000
 """Default maximum number of groups in the browser."""

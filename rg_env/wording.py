@@ -1,0 +1,61 @@
+"""Text and numbers as people read them; imports nothing, so that what only needs a word loads no terminal."""
+
+from __future__ import annotations
+
+import re
+
+# Unicode categories Cc, Cf, Cs, Zl and Zp without the line feed; a test compares this list with Python's tables.
+_HIDDEN = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u2064\u2066-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
+_TAB = "    "
+
+
+def visible(text: str, *, one_line: bool = False) -> str:
+    r"""Replace invisible characters.
+
+    Control characters become their Unicode pictures, others their number; a tab becomes four spaces.
+
+    Args:
+        text: anything.
+        one_line: replace line feeds as well.
+
+    >>> visible("red: \x1b[31m, left: \u202e, lone: \ud800")
+    'red: ␛[31m, left: <U+202E>, lone: <U+D800>'
+    """
+    shown = _HIDDEN.sub(lambda match: _picture(match[0]), text)
+    return shown.replace("\n", "␊") if one_line else shown
+
+
+def _picture(character: str) -> str:
+    if character == "\t":
+        return _TAB
+    number = ord(character)
+    if number < 0x20:
+        return chr(0x2400 + number)  # Unicode has a picture of each, in the same order
+    return "␡" if number == 0x7F else f"<U+{number:04X}>"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "finding"), counted(2000, "finding")
+    ('1 finding', '2,000 findings')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def rate(value: float | None, low: float | None = None, high: float | None = None, *, digits: int = 0) -> str:
+    """Return a rate as people read it, with its interval if that is known.
+
+    >>> rate(0.5678), rate(0.5678, 0.51, 0.63), rate(None), rate(0.0042, digits=1)
+    ('57%', '57% [51%, 63%]', '–', '0.4%')
+    """
+    if value is None:
+        return "–"
+    text = f"{value:.{digits}%}"
+    if low is None or high is None:
+        return text
+    return f"{text} [{low:.{digits}%}, {high:.{digits}%}]"
