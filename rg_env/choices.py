@@ -47,7 +47,9 @@ class By(StrEnum):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that distinguish the rows."""
-        return ("task", "complexity") if self is By.LEVEL else (self.value,)
+        if self is By.LEVEL:
+            return ("task", "complexity")
+        return (self.value,)
 
 
 class SortBy(StrEnum):

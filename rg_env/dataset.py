@@ -347,8 +347,12 @@ class ReasoningGymDataset(Rows):
 
     def __repr__(self) -> str:
         names, source = [task.name for task in self.mix.tasks], self._source
-        tasks = names if len(names) <= _NAMES_SHOWN else f"<{len(names)} tasks>"
-        level = f", complexity={source.complexity!r}" if source.complexity is not None else ""
+        tasks = names
+        if len(names) > _NAMES_SHOWN:
+            tasks = f"<{len(names)} tasks>"
+        level = ""
+        if source.complexity is not None:
+            level = f", complexity={source.complexity!r}"
         return (
             f"ReasoningGymDataset({tasks}, size={self._size}, seed={source.seed}, split={str(source.split)!r}{level})"
         )

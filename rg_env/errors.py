@@ -95,7 +95,9 @@ def as_typed(value: object) -> str:
         value = value.value
     if value is None:
         return "null"
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value)
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
@@ -103,4 +105,6 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
     from difflib import get_close_matches  # for mistakes only: every command imports this module
 
     near = get_close_matches(word, list(known), n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(near)}?" if near else f"; {otherwise}"
+    if near:
+        return f"; did you mean {' or '.join(near)}?"
+    return f"; {otherwise}"

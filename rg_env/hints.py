@@ -28,7 +28,9 @@ def file_beside(path: Path, endings: Collection[str]) -> str:
     """Name the file that has a similar name as the missing one and lies beside it."""
     beside = {other.stem: other for other in path.parent.glob("*") if other.suffix.lower() in endings}
     near = get_close_matches(path.stem, beside, n=1, cutoff=0.7)
-    return f"; did you mean {beside[near[0]]}?" if near else ""
+    if not near:
+        return ""
+    return f"; did you mean {beside[near[0]]}?"
 
 
 def module_meant(name: str) -> str:
@@ -41,7 +43,9 @@ def module_meant(name: str) -> str:
     beside = [file.stem for file in Path(package.replace(".", "/")).glob("*.py")]
     # Only the last parts are compared: a long name of the package would make all of them similar.
     near = get_close_matches(last, beside, n=1, cutoff=0.7)
-    return f"; did you mean {package}{dot}{near[0]}?" if near else ""
+    if not near:
+        return ""
+    return f"; did you mean {package}{dot}{near[0]}?"
 
 
 def member_meant(module: ModuleType, name: str) -> str:
@@ -103,4 +107,6 @@ def what_there_is(frames: Iterable[pl.DataFrame]) -> str:
                 numbers.setdefault(column.name, []).extend([column.min(), column.max()])  # type: ignore[list-item]
     if numbers:
         return "; " + " and ".join(f"{name} is {min(ends):g} to {max(ends):g}" for name, ends in numbers.items())
-    return f"; the tasks are {', '.join(sorted(tasks))}" if tasks else ""
+    if not tasks:
+        return ""
+    return f"; the tasks are {', '.join(sorted(tasks))}"

@@ -20,7 +20,9 @@ def exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], A
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = import_module(modules[name])
-        return module if modules[name] == f"{package}.{name}" else getattr(module, name)
+        if modules[name] == f"{package}.{name}":
+            return module
+        return getattr(module, name)
 
     def names() -> list[str]:
         own = vars(sys.modules[package])

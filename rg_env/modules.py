@@ -53,7 +53,10 @@ def _failed_import(name: str, error: BaseException) -> UserCodeError:
     files = files_of([name])
     # The innermost frame in the module's own file is the line that its author can change.
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
-    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
+    if frames:
+        place = f"{frames[-1].filename}:{frames[-1].lineno}"
+    else:
+        place = name
     return UserCodeError(f"{place}: {describe(error)}")
 
 

@@ -42,8 +42,10 @@ def redirect_output(path: Path) -> None:
 
 def make_scratch() -> Path:
     """Return a temporary folder with a path that is short enough for Ray's sockets."""
-    usual = tempfile.gettempdir()
-    return Path(tempfile.mkdtemp(prefix="rg", dir=usual if len(usual) <= _LONGEST_TEMP else "/tmp"))
+    folder = tempfile.gettempdir()
+    if len(folder) > _LONGEST_TEMP:
+        folder = "/tmp"
+    return Path(tempfile.mkdtemp(prefix="rg", dir=folder))
 
 
 def ray_folder() -> Path:

@@ -108,7 +108,10 @@ def set_rewards(
             rollout.reward = 0.0
     rewards = [rollout.reward for rollout in unmasked]
     # The mean of equal rewards is exactly that reward, so that the group still has no signal.
-    mean = sum(rewards) / len(rewards) if len(set(rewards)) > 1 else max(rewards, default=0.0)
+    if len(set(rewards)) > 1:
+        mean = sum(rewards) / len(rewards)
+    else:
+        mean = max(rewards, default=0.0)
     for rollout in group:
         if is_masked(rollout, config):
             rollout.score, rollout.reward, rollout.masked = 0.0, mean, True

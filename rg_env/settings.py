@@ -180,7 +180,9 @@ def nearest_recipe(name: str) -> Path | None:
     if not near:
         return None
     recipe = recipes[near[0]]
-    return recipe.relative_to(Path.cwd()) if recipe.is_relative_to(Path.cwd()) else recipe
+    if recipe.is_relative_to(Path.cwd()):
+        return recipe.relative_to(Path.cwd())
+    return recipe
 
 
 def read_value(key: str, text: str) -> Any:

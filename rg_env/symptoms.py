@@ -115,7 +115,9 @@ class Collapse(NamedTuple):
 def collapse_line(steps: Steps, total: int = 0) -> str:
     """One line about the collapse of a run; empty if there is none. Arguments as in `find_collapse`."""
     collapse = find_collapse(steps, total)
-    return f"collapse at step {collapse.step}: {collapse.what}" if collapse else ""
+    if not collapse:
+        return ""
+    return f"collapse at step {collapse.step}: {collapse.what}"
 
 
 def find_collapse(steps: Steps, total: int = 0) -> Collapse | None:
@@ -149,7 +151,9 @@ def find_collapse(steps: Steps, total: int = 0) -> Collapse | None:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    if not known:
+        return None
+    return sum(known) / len(known)
 
 
 def read_symptoms(dump: Dump) -> Iterator[str]:
@@ -176,7 +180,9 @@ def read_symptoms(dump: Dump) -> Iterator[str]:
             causes[line.run_id][cause] += 1
     steps = read_steps(dump)
     for run_id, number in groups.items():
-        name = f"{dump.names.get(run_id, run_id)}: " if len(groups) > 1 else ""
+        name = ""
+        if len(groups) > 1:
+            name = f"{dump.names.get(run_id, run_id)}: "
         phantoms = phantom_line(causes[run_id], number, trained_on=trained_on[run_id])
         for symptom in (phantoms, collapse_line(steps[run_id])):
             if symptom:

@@ -44,7 +44,9 @@ def counted(number: int, noun: str) -> str:
     >>> counted(1, "finding"), counted(2000, "finding")
     ('1 finding', '2,000 findings')
     """
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    if number == 1:
+        return f"{number:,} {noun}"
+    return f"{number:,} {noun}s"
 
 
 def rate(value: float | None, low: float | None = None, high: float | None = None, *, digits: int = 0) -> str:

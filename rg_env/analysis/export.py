@@ -166,7 +166,9 @@ def _examples(dump: Dump, kind: Sft | Dpo, think: Think, include_eval: bool, res
         # Whether a system prompt asks for a think block, which the note below is about.
         first = group.rollouts[0].conversation[:1] if group.rollouts else []
         asks = asks or any(message["role"] == "system" and "<think>" in message["content"] for message in first)
-        min_score = dump.solved_at(group) if kind.min_score is None else kind.min_score
+        min_score = kind.min_score
+        if min_score is None:
+            min_score = dump.solved_at(group)
         for row in kind.rows(list(_usable(group, think, result.left_out)), min_score, result.left_out):
             # A digest in place of the text: memory must not grow with the texts.
             digest = _digest(row)
@@ -208,7 +210,9 @@ def _flaw(rollout: RolloutRecord, min_score: float) -> Reason | None:
         return Reason.REJECTED
     if rollout.truncated:
         return Reason.TRUNCATED
-    return None if rollout.base_score >= min_score else Reason.LOW_SCORE
+    if rollout.base_score >= min_score:
+        return None
+    return Reason.LOW_SCORE
 
 
 def _digest(row: Row) -> bytes:

@@ -158,7 +158,9 @@ def rescore(
                 if group.environment != RG_DUMP:
                     result.lenient += 1
             config = dump.settings_for(group)
-            seconds = config.scorer.timeout if timeout is None else timeout
+            seconds = timeout
+            if seconds is None:
+                seconds = config.scorer.timeout
             # Groups of equal settings share one scorer, and with it the processes.
             scorer = shared_scorer(replace(config.scorer, workers=workers, timeout=seconds))
             future = threads.submit(_score_again, group, *question, config, scorer)
@@ -183,7 +185,9 @@ def question_of(group: GroupRecord) -> tuple[Mapping[str, Any], Mapping[str, Any
         whole = isinstance(entry["question"], str) and isinstance(metadata["source_dataset"], str)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return ({**entry, "metadata": metadata}, config or None) if whole and isinstance(config, Mapping) else None
+    if not whole or not isinstance(config, Mapping):
+        return None
+    return ({**entry, "metadata": metadata}, config or None)
 
 
 def _score_again(

@@ -143,7 +143,9 @@ def _list_run(dump: Path, run_id: str) -> ListedRun:
 def _folder_name(dump: Path) -> str:
     """Return the name of the run's folder, which is the parent of one called `dumps`."""
     folder = dump.resolve()
-    return folder.parent.name if folder.name == "dumps" else folder.name
+    if folder.name == "dumps":
+        return folder.parent.name
+    return folder.name
 
 
 def kind_of(manifest: Mapping[str, Any]) -> str:

@@ -125,6 +125,10 @@ def render(summaries: Sequence[Summary], width: int) -> Table:
 def _figure(row: Mapping[str, Any], name: str, with_interval: bool) -> str:
     low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
     if name not in _SCORES:
-        return rate(row[name], low, high) if with_interval else rate(row[name])
-    interval = f" [{figure(low)}, {figure(high)}]" if with_interval and low is not None else ""
+        if with_interval:
+            return rate(row[name], low, high)
+        return rate(row[name])
+    interval = ""
+    if with_interval and low is not None:
+        interval = f" [{figure(low)}, {figure(high)}]"
     return figure(row[name]) + interval

@@ -224,7 +224,9 @@ def _why_no_rollouts(dump: Dump) -> str:
     paths = ", ".join(dict.fromkeys(str(file.path) for file in dump.files_to_read())) or "these files"
     findings = dump.findings(texts=False)
     damaged = [finding for finding in findings if finding.kind == "damaged_line"]
-    why = f"; the first of {findings.counts['damaged_line']} damaged lines: {damaged[0]}" if damaged else ""
+    why = ""
+    if damaged:
+        why = f"; the first of {findings.counts['damaged_line']} damaged lines: {damaged[0]}"
     return f"no rollout in {paths}{why}"
 
 

@@ -47,7 +47,10 @@ def headline(measured: Measured, dump: Dump) -> str:
         source = "from the ledger, not every group: see below"
     else:  # no manifest says how many groups there were
         source = "from the ledger"
-    runs = f"run {names[0]}" if len(names) == 1 else f"{len(names)} runs"
+    if len(names) == 1:
+        runs = f"run {names[0]}"
+    else:
+        runs = f"{len(names)} runs"
     parts = [runs, f"{counted(groups.height, 'group')}, {counted(measured.rollouts.height, 'rollout')}"]
     if first is not None:
         parts.append(f"steps {first} to {last}")
@@ -71,7 +74,10 @@ def render_table(
         columns: names of the columns to show; by default the main ones.
         names: of the runs, by run id.
     """
-    shown = {name: partial(_figure, name) for name in columns} if columns else _main_columns(frame)
+    if columns:
+        shown = {name: partial(_figure, name) for name in columns}
+    else:
+        shown = _main_columns(frame)
     label = " ".join(_names(frame)).replace("run_id", "run")
 
     def filled(tight: bool) -> Table:
@@ -105,7 +111,9 @@ def render_details(
     """Yield all statistics with their confidence intervals, one table per row; `trainer` is from `step_numbers`."""
     for row in frame.iter_rows(named=True):
         # No step has the number -1: rows that are not by step get none of the trainer's numbers.
-        numbers = trainer.get((row["run_id"], row.get("step", -1)), {}) if row["phase"] == Phase.TRAIN else {}
+        numbers = {}
+        if row["phase"] == Phase.TRAIN:
+            numbers = trainer.get((row["run_id"], row.get("step", -1)), {})
         title = cell(_name_of(row, _keys(frame), names))
         table = new_table([""], ["value", "95% interval"], title=title, title_justify="left")
         # After the keys, each statistic is followed by the ends of its interval, which stand beside it here.
@@ -175,7 +183,9 @@ def figure(value: float | None, sign: str = "") -> str:
         return _UNKNOWN
     if isinstance(value, int):
         return f"{value:{sign}d}"
-    return f"{value:{sign}.3f}" if abs(value) < 10 else f"{value:{sign}.1f}"
+    if abs(value) < 10:
+        return f"{value:{sign}.3f}"
+    return f"{value:{sign}.1f}"
 
 
 def value_of(name: str, value: float | None) -> str:
@@ -188,7 +198,9 @@ def value_of(name: str, value: float | None) -> str:
 
 def _exact(name: str, value: float | None) -> str:
     """`value_of`, with a digit more for all shares."""
-    return rate(value, digits=1) if value is not None and is_rate(name) else figure(value)
+    if value is not None and is_rate(name):
+        return rate(value, digits=1)
+    return figure(value)
 
 
 def _change(name: str, value: float) -> str:
@@ -310,7 +322,9 @@ def _solved(row: Row) -> str:
 
 def _trend(row: Row) -> str:
     first, last = row["solve_rate_first"], row["solve_rate_last"]
-    return _UNKNOWN if None in (first, last) else f"{first:.0%}→{last:.0%}"
+    if None in (first, last):
+        return _UNKNOWN
+    return f"{first:.0%}→{last:.0%}"
 
 
 def _tokens(row: Row) -> str:
@@ -318,7 +332,9 @@ def _tokens(row: Row) -> str:
 
 
 def _whole(value: float | None) -> str:
-    return _UNKNOWN if value is None else f"{value:.0f}"
+    if value is None:
+        return _UNKNOWN
+    return f"{value:.0f}"
 
 
 def _figure(name: str, row: Row) -> str:

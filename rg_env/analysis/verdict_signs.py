@@ -136,11 +136,15 @@ class Association:
     @property
     def correlation(self) -> float:
         total = self.of_values * self.of_rewards
-        return self.products / math.sqrt(total) if total else 0.0
+        if not total:
+            return 0.0
+        return self.products / math.sqrt(total)
 
     @property
     def p(self) -> float:
-        return _two_sided(self.products / math.sqrt(self.variance)) if self.variance else 1.0
+        if not self.variance:
+            return 1.0
+        return _two_sided(self.products / math.sqrt(self.variance))
 
     def is_found(self, tests: int) -> bool:
         """Return whether it is strong and no chance, if so many properties were looked at."""
@@ -372,4 +376,6 @@ def _two_sided(z: float) -> float:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
+    if not values:
+        return 0.0
+    return sum(values) / len(values)

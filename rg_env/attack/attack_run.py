@@ -208,7 +208,10 @@ def _scores(scorer: Scorer, entries: Sequence[Entry], attack: Attack) -> tuple[l
     earned, worst = 0.0, Status.OK
     for entry in entries:
         text = attack.answer(str(entry["question"]).strip())
-        scored = AnswerScore.without_score(Status.OK) if text is None else scorer.score_answer(entry, text)
+        if text is None:
+            scored = AnswerScore.without_score(Status.OK)
+        else:
+            scored = scorer.score_answer(entry, text)
         scores.append(scored.score)
         # A policy that finds the right answer has solved the item, and earns its score.
         if text is not None and (entry["answer"] is None or canonical(text) != canonical(str(entry["answer"]))):
@@ -265,6 +268,8 @@ def _list_holes(hits: Sequence[Hit]) -> str:
     texts = []
     for hole, group in by_hole.items():
         top = max(group, key=lambda hit: hit.value)
-        value = f" {top.value:.2f}" if top.value else ""
+        value = ""
+        if top.value:
+            value = f" {top.value:.2f}"
         texts.append(f"{hole} ×{len(group)} ({top.attack}{value})")
     return ", ".join(texts)

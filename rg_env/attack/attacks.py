@@ -208,7 +208,9 @@ def words_of(question: str) -> list[str]:
 def _number(choose: Callable[[list[float]], float]) -> Callable[[str], str | None]:
     def answer(question: str) -> str | None:
         numbers = numbers_of(question)
-        return f"{choose(numbers):.10g}" if numbers else None
+        if not numbers:
+            return None
+        return f"{choose(numbers):.10g}"
 
     return answer
 

@@ -332,4 +332,6 @@ def _content(text: str) -> Content:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}\n… {len(text) - LONGEST:,} characters more"
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]}\n… {len(text) - LONGEST:,} characters more"

@@ -59,7 +59,9 @@ class Query:
 
     def __str__(self) -> str:
         """The line that `parse` reads."""
-        return f"{self.condition} /{self.text}".lstrip() if self.text else self.condition
+        if self.text:
+            return f"{self.condition} /{self.text}".lstrip()
+        return self.condition
 
     def rows(self, dump: Dump, sort: SortBy | None = None) -> pl.DataFrame:
         """Return a row for each group with a text, sorted or in the order of run, step and phase.

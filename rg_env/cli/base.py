@@ -131,7 +131,10 @@ class CommandGroup(_LaidOut, TyperGroup):
             names = {path.rpartition(" ")[2] for path in paths}
             near = [word] if word in names else get_close_matches(word, names, cutoff=0.65)
             similar = [path for name in near for path in paths if path.endswith(f" {name}")]
-            hint = f"did you mean `{'` or `'.join(similar)}`?" if similar else f"use one of {', '.join(self.commands)}"
+            if similar:
+                hint = f"did you mean `{'` or `'.join(similar)}`?"
+            else:
+                hint = f"use one of {', '.join(self.commands)}"
             ctx.fail(f"no command {word!r}; {hint}")
         return super().resolve_command(ctx, args)
 

@@ -193,8 +193,12 @@ def signs(
         print_json([asdict(finding) for finding in result.findings])
     else:
         for finding in result.findings:
-            since = "" if finding.step is None else f", from step {finding.step}"
-            p_value = "" if finding.p is None else f" (p {finding.p:.1g})"
+            since = ""
+            if finding.step is not None:
+                since = f", from step {finding.step}"
+            p_value = ""
+            if finding.p is not None:
+                p_value = f" (p {finding.p:.1g})"
             print_line(f"{finding.task}: {finding.sign}{since}")
             print_line(f"  {finding.what}{p_value}.")
             if finding.groups:
@@ -246,7 +250,9 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
         if problems > len(found.kept):
             print_line(f"… and {problems - len(found.kept)} more")
         kinds = ", ".join(f"{count} {kind}" for kind, count in found.counts.items())
-        summary = f"{counted(problems, 'problem')} found ({kinds})" if problems else "no problems found"
+        summary = "no problems found"
+        if problems:
+            summary = f"{counted(problems, 'problem')} found ({kinds})"
         read = f"{counted(ledger_lines, 'ledger line')}, {counted(result.texts, 'text')}"
         print_line(f"{counted(result.runs, 'run')}, {read}: {summary}")
     # Missing groups come first: the run could not write them, and what it wrote may be right.
@@ -292,7 +298,9 @@ def rescore(
         if result.without_question:
             print_line(f"{counted(result.without_question, 'group')} skipped: their lines do not hold the question")
         if result.without_settings:
-            lenient = f", {result.lenient:,} of them in the lenient format" if result.lenient else ""
+            lenient = ""
+            if result.lenient:
+                lenient = f", {result.lenient:,} of them in the lenient format"
             print_line(
                 f"{counted(result.without_settings, 'group')} scored with the current default settings{lenient}: "
                 "no manifest has those of the run"

@@ -94,7 +94,9 @@ def print_remarks(*dumps: "Dump", texts: bool = True) -> None:
 def spinner(activity: str) -> AbstractContextManager[object]:
     """Show what is being done until the block ends, on standard error if it is a terminal."""
     screen = console(stderr=True)
-    return screen.status(activity) if screen.is_terminal else nullcontext()
+    if screen.is_terminal:
+        return screen.status(activity)
+    return nullcontext()
 
 
 def import_tasks(modules: list[str] | None) -> None:

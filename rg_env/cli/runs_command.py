@@ -86,10 +86,14 @@ def _progress(run: ListedRun) -> str:
     step = run.figures.step
     if run.kind not in ("", "train") or step is None:
         return counted(run.figures.groups, "group")
-    return f"step {step}" if run.total_steps is None else f"step {step} of {run.total_steps}"
+    if run.total_steps is None:
+        return f"step {step}"
+    return f"step {step} of {run.total_steps}"
 
 
 def _solved(evaluation: Evaluation, last_step: int | None) -> str:
     shown = rate(evaluation.solve_rate, evaluation.solve_rate_low, evaluation.solve_rate_high)
-    at_step = "" if evaluation.step == last_step else f" at step {evaluation.step}"
+    at_step = ""
+    if evaluation.step != last_step:
+        at_step = f" at step {evaluation.step}"
     return f"{shown} solved{at_step}"

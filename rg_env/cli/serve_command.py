@@ -99,4 +99,6 @@ def _counts(scored: Mapping[str, int]) -> str:
     total = sum(scored.values())
     answers = f"{total:,} answer{'' if total == 1 else 's'}"
     parts = ", ".join(f"{count:,} {status}" for status, count in sorted(scored.items()))
-    return f"{answers} ({parts})" if parts else answers
+    if parts:
+        return f"{answers} ({parts})"
+    return answers

@@ -189,7 +189,9 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
     # A task whose options differ asks other questions under the same ids: it cannot be compared item by item.
     unmatched = differing_tasks(*dump.runs, *other.runs)
     questions, questions_other, shared = shared_questions(this, that, unmatched=unmatched)
-    remark = f"not compared, because the task's options differ: {', '.join(unmatched)}" if unmatched else ""
+    remark = ""
+    if unmatched:
+        remark = f"not compared, because the task's options differ: {', '.join(unmatched)}"
     if not shared:
         why = "no question is in both dumps, so there is nothing to compare"
         raise DumpError(f"{why}; {remark}" if remark else why)

@@ -112,7 +112,9 @@ def _show_levels(task: str, as_json: bool) -> None:
         question = sample["question"]
         if len(question) > _MAX_CHARS:
             question = f"{question[:_MAX_CHARS]} … ({len(question)} characters)"
-        cost = f"{1000 * sample['seconds']:.2g} ms" if sample["seconds"] >= 0.0001 else "less than 0.1 ms"
+        cost = "less than 0.1 ms"
+        if sample["seconds"] >= 0.0001:
+            cost = f"{1000 * sample['seconds']:.2g} ms"
         print_line("")
         print_line(f"complexity {sample['complexity']:g}: {_words(sample['level'], ' ')}; {cost} per item")
         print_fields({"question": question})
@@ -123,7 +125,10 @@ def _show_base_options(task: str, cut: Mapping[str, str]) -> None:
     from rg_env.tasks.levels import base_options
 
     for end, reason in cut.items():
-        subject = "upstream's defaults are not used" if end == "defaults" else f"levels cut off ({end})"
+        if end == "defaults":
+            subject = "upstream's defaults are not used"
+        else:
+            subject = f"levels cut off ({end})"
         print_line(f"{subject}: {reason}")
     if base := base_options(task):
         print_line(f"options without a complexity, and at every level that does not set them: {_words(base, '=')}")

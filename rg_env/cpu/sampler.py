@@ -160,7 +160,9 @@ class Sampler:
         length, params = len(request.prompt), request.params
         if not length:
             raise ConfigError("the prompt is empty; give at least one token")
-        room = params.max_tokens if self._context is None else min(params.max_tokens, self._context - length)
+        room = params.max_tokens
+        if self._context is not None:
+            room = min(params.max_tokens, self._context - length)
         if room < 1:
             raise ConfigError(
                 f"a prompt of {length} tokens fills the model's context of {self._context}; "

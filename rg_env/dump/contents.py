@@ -51,7 +51,9 @@ class Place(NamedTuple):
     line: int = 0
 
     def __str__(self) -> str:
-        return f"{self.file}, line {self.line}" if self.line else self.file
+        if self.line:
+            return f"{self.file}, line {self.line}"
+        return self.file
 
 
 class Finding(NamedTuple):
@@ -289,7 +291,9 @@ class Contents:
             group = from_line(GroupRecord, self._opened.read(known.file, known.offset))
         except (*READ_ERRORS, BadLineError):
             return None
-        return group if group.group_id == group_id else None
+        if group.group_id == group_id:
+            return group
+        return None
 
     # -- what is missing, damaged or double
 

@@ -184,7 +184,9 @@ def open_lines(path: Path) -> io.BufferedIOBase:
 
 def why_unreadable(error: Exception) -> str:
     """Return the reason in one of `READ_ERRORS`."""
-    return str(error.strerror) if isinstance(error, OSError) else f"damaged zstd data: {error}"
+    if isinstance(error, OSError):
+        return str(error.strerror)
+    return f"damaged zstd data: {error}"
 
 
 # -- lines

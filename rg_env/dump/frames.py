@@ -57,7 +57,9 @@ def _type(kind: inspect.Type) -> pl.DataType | None:
     """Return the type of a column for a field; None where frames have no column for it, as for nested rollouts."""
     if isinstance(kind, inspect.ListType):
         item = _type(kind.item_type)
-        return None if item is None else pl.List(item)
+        if item is None:
+            return None
+        return pl.List(item)
     options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     if any(isinstance(option, inspect.ListType) for option in options):
         return None

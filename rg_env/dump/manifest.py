@@ -229,7 +229,9 @@ class State(StrEnum):
 def attempts_of(manifest: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """Return what a manifest says about each attempt; nothing without one."""
     attempts = (manifest or {}).get("attempts")
-    return [entry for entry in attempts if isinstance(entry, dict)] if isinstance(attempts, list) else []
+    if not isinstance(attempts, list):
+        return []
+    return [entry for entry in attempts if isinstance(entry, dict)]
 
 
 def missing_groups(manifest: Mapping[str, Any] | None) -> int:
@@ -249,7 +251,9 @@ def state_of(folders: Iterable[Path], run_id: str, manifest: Mapping[str, Any] |
         return State.UNKNOWN
     if attempts[-1].get("ended"):
         return State.ENDED
-    return State.UNKNOWN if None in held else State.KILLED
+    if None in held:
+        return State.UNKNOWN
+    return State.KILLED
 
 
 def merge_manifests(manifests: Sequence[dict[str, Any]]) -> dict[str, Any] | None:

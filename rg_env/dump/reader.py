@@ -138,7 +138,9 @@ class Dump:
     def solved_at(self, group: GroupFacts) -> float:
         """Return the base score from which a rollout of a group counts as solved: its own, else that of the
         settings."""
-        return self.settings_for(group).solved_at if group.solved_at is None else group.solved_at
+        if group.solved_at is None:
+            return self.settings_for(group).solved_at
+        return group.solved_at
 
     # -- parts of it
 
@@ -163,7 +165,9 @@ class Dump:
         from rg_env.dump.frames import parse_condition
 
         parsed = tuple(map(parse_condition, conditions))
-        return replace(self, conditions=(*self.conditions, *parsed)) if parsed else self
+        if not parsed:
+            return self
+        return replace(self, conditions=(*self.conditions, *parsed))
 
     @property
     def whole_groups(self) -> bool:
@@ -220,7 +224,9 @@ class Dump:
             NotKept.OTHER_OFF: f"neither above the threshold nor all wrong ({', '.join(decided)})",
         }
         counts = [f"{count:,} {words.get(name, 'without a response')}" for name, count in reasons.most_common()]
-        return f"no rollouts saved: {', '.join(counts)}" if counts else None
+        if not counts:
+            return None
+        return f"no rollouts saved: {', '.join(counts)}"
 
     def trained(self) -> Iterator[TrainedRecord]:
         """Return what each step was trained on, where our trainers have recorded it. Errors as `groups`."""

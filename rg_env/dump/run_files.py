@@ -54,7 +54,9 @@ class Run:
     def folder(self) -> str:
         """The name of the run's folder; that of its parent if dumps are in a folder of that name."""
         folder = self.files[0].path.resolve().parent
-        return folder.parent.name if folder.name == "dumps" else folder.name
+        if folder.name == "dumps":
+            return folder.parent.name
+        return folder.name
 
     @property
     def has_ledger(self) -> bool:
@@ -62,7 +64,9 @@ class Run:
 
     def kinds_for_frames(self, *, texts: bool) -> tuple[FileKind, ...]:
         """Return the files to read for frames: the ledger, or the texts if requested or if there is no ledger."""
-        return (FileKind.LEDGER,) if self.has_ledger and not texts else TEXT_KINDS
+        if self.has_ledger and not texts:
+            return (FileKind.LEDGER,)
+        return TEXT_KINDS
 
     def state(self) -> State:
         """Return how the last attempt ended."""
@@ -90,7 +94,9 @@ def run_names(runs: Iterable[Run]) -> dict[str, str]:
 
 
 def _model_and_folder(run: Run) -> str:
-    return f"{run.model} ({run.folder})" if run.model else run.run_id
+    if run.model:
+        return f"{run.model} ({run.folder})"
+    return run.run_id
 
 
 def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
@@ -140,8 +146,12 @@ def _files_at(path: Path) -> Sequence[DumpFile]:
                 below.remove(path)
                 why = f"the run in {path} has recorded nothing"
             shown = ", ".join(map(str, below[:_BELOW_SHOWN]))
-            others = f" and {len(below) - _BELOW_SHOWN} more" if len(below) > _BELOW_SHOWN else ""
-            hint = f"; below it there are dumps in {shown}{others}" if below else ""
+            others = ""
+            if len(below) > _BELOW_SHOWN:
+                others = f" and {len(below) - _BELOW_SHOWN} more"
+            hint = ""
+            if below:
+                hint = f"; below it there are dumps in {shown}{others}"
             raise DumpError(f"{why}{hint}")
         # Called for its exception: the file is missing, not a regular one, or cannot be read.
         with open_regular(path):

@@ -97,7 +97,9 @@ def route(group: GroupRecord, config: RGDumpConfig) -> tuple[FileKind | None, No
         kind, reason, keep = FileKind.FAILED, NotKept.FAILED_OFF, config.dump_failed_rollouts
     else:
         kind, reason, keep = FileKind.OTHER, NotKept.OTHER_OFF, config.dump_other_rollouts
-    return (kind, None) if keep else (None, reason)
+    if keep:
+        return (kind, None)
+    return (None, reason)
 
 
 class DumpWriter:

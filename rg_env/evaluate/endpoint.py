@@ -272,7 +272,9 @@ def with_reasoning(reasoning: str, content: str) -> str:
         return f"<think>{thought}\n{content.lstrip().removeprefix('<think>')}"
     if not content and not reasoning:
         return ""
-    return f"<think>{thought}</think>{content}" if content else f"<think>{thought}"
+    if content:
+        return f"<think>{thought}</think>{content}"
+    return f"<think>{thought}"
 
 
 def _not_json(text: str) -> str:

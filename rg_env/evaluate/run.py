@@ -354,7 +354,9 @@ def _differences(old: Any, new: Any, name: str = "") -> Iterator[str]:
 def _folder_of_logs(dump: Path) -> Path:
     """Return the folder `logs` of the run that a dump folder belongs to: in it, or beside it if it is called
     `dumps`."""
-    return dump.with_name("logs") if dump.name == "dumps" else dump / "logs"
+    if dump.name == "dumps":
+        return dump.with_name("logs")
+    return dump / "logs"
 
 
 async def _ask_what_is_left(job: Job, run_id: str, attempt: int, totals: Totals) -> None:

@@ -118,7 +118,9 @@ def _name(path: Path) -> str:
         return str(path.resolve())
     run = run_of(step)
     number = step.name.removeprefix("global_step_")
-    return f"step {number}" if run is None else f"{run.name} step {number}"
+    if run is None:
+        return f"step {number}"
+    return f"{run.name} step {number}"
 
 
 def _model(path: Path) -> Model:
@@ -218,7 +220,10 @@ class Server:
     def explain_end(self) -> ServerError:
         """Say how it ended, with the last lines of its log."""
         code = self.process.returncode
-        how = f"exit code {code}" if code >= 0 else f"{signal.Signals(-code).name}, which may mean too little memory"
+        if code >= 0:
+            how = f"exit code {code}"
+        else:
+            how = f"{signal.Signals(-code).name}, which may mean too little memory"
         why = " | ".join(_last_lines(self.log)) or "nothing in its log"
         return ServerError(f"{self.program.name} ended with {how}: {why}; log: {self.log}")
 

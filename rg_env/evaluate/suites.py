@@ -112,7 +112,9 @@ def suite_questions(
     if count is not None:
         need(count <= size, "--items", count, f"the suite has {size} questions{advice}")
         items = _evenly(by_task, count)
-        label = name if count == size else f"{name}, {count:,} of {size:,} questions"
+        label = name
+        if count != size:
+            label = f"{name}, {count:,} of {size:,} questions"
     # All are made now, because the fingerprint is that of all questions.
     asked: list[Item] = []
     for item in items:
@@ -288,7 +290,10 @@ class SuiteTask:
         self.options = check_options(name, options)
         # These tasks draw all of their items when they are created, so the size decides which items they are.
         scope = self.options | ({"size": size} if name in COMPUTED_AT_CREATION else {})
-        self._id = f"{name}-{hash64(encode_entry(scope)):016x}-{seed}" if scope else f"{name}-default-{seed}"
+        if scope:
+            self._id = f"{name}-{hash64(encode_entry(scope)):016x}-{seed}"
+        else:
+            self._id = f"{name}-default-{seed}"
         self._dataset: Any = None
         self._lock = threading.Lock()
 

@@ -117,7 +117,9 @@ def import_records(name: str, format: Format, source: str | Path, out: str | Pat
         raise DumpError(f"{out} is not empty: choose another folder for --out")
     runs = _Reader(source, format).read(result)
     if not result.rollouts:
-        why = f" ({result.left_out[0].removesuffix('; left out')})" if result.left_out else ""
+        why = ""
+        if result.left_out:
+            why = f" ({result.left_out[0].removesuffix('; left out')})"
         raise DumpError(f"{source} has no rollout of {format.program}{why}")
     imported = {"from": name, "source": source.name, "lacks": list(result.lacks.values())}
     _write_runs(runs, out, imported, result)

@@ -48,7 +48,9 @@ def get_objects(value: Any, path: str) -> list[dict[str, Any]]:
 def get_reward(value: Any, path: str) -> float:
     """Return the number at a path; NaN if there is none, or one so large that sums of such numbers are infinite."""
     number = get(value, path, float)
-    return number if number is not None and abs(number) < 1e300 else math.nan
+    if number is not None and abs(number) < 1e300:
+        return number
+    return math.nan
 
 
 def as_messages(messages: Iterable[Any]) -> list[dict[str, Any]]:
@@ -109,4 +111,6 @@ def item_facts(extra_info: object) -> dict[str, Any]:
 
 def answer_entry(answer: object) -> str:
     """Return the entry of a question of which only the reference answer is known; "" if it is not."""
-    return "" if answer in (None, "") else json.dumps({"answer": answer}, ensure_ascii=False, default=str)
+    if answer in (None, ""):
+        return ""
+    return json.dumps({"answer": answer}, ensure_ascii=False, default=str)

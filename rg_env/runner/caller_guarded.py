@@ -87,7 +87,9 @@ class Guarded(AbstractContextManager["Guarded"]):
             result = await self._pool.run(self._target, arguments, _check)
         except JobFailedError as failed:
             return GuardedScore(None, failed.failure, str(failed), failed.excused)
-        return GuardedScore(None, Failure.ERROR, result) if isinstance(result, str) else GuardedScore(result)
+        if isinstance(result, str):
+            return GuardedScore(None, Failure.ERROR, result)
+        return GuardedScore(result)
 
     def close(self) -> None:
         """End the processes. May be called more than once; later calls of `score` raise ScorerPoolError."""
@@ -182,7 +184,9 @@ def _as_example(example: object) -> Example | None:
     if not isinstance(arguments, (tuple, list)):
         return None
     number = plain_value(value)
-    return None if isinstance(number, str) else (tuple(arguments), number)
+    if isinstance(number, str):
+        return None
+    return (tuple(arguments), number)
 
 
 def _need(ok: object, name: str, value: object, right: str) -> None:

@@ -478,5 +478,8 @@ def _end_of(code: int | None, server: ForkServer) -> str:
             last_line = (
                 f"one of the modules {', '.join(server.modules)} ends the process when it is imported (os._exit)"
             )
-    how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+    if code < 0:
+        how = f"killed by signal {-code}"
+    else:
+        how = f"exit code {code}"
     return f"they ended by themselves ({how}): {last_line}"

@@ -42,7 +42,9 @@ def workers_for(setting: int | str, cores: int) -> int:
     >>> [workers_for("auto", cores) for cores in (1, 2, 8, 16, 200)], workers_for(3, 8)
     ([2, 2, 4, 8, 16], 3)
     """
-    return setting if isinstance(setting, int) else min(16, max(2, cores // 2))
+    if isinstance(setting, int):
+        return setting
+    return min(16, max(2, cores // 2))
 
 
 def _quotas(groups: Path, mount: Path) -> Iterator[float]:

@@ -92,7 +92,9 @@ class Server:
             )
 
     def _count_threads(self) -> int:
-        return len(os.listdir(self._tasks)) if self._tasks != -1 else threading.active_count()  # noqa: PTH208
+        if self._tasks != -1:
+            return len(os.listdir(self._tasks))  # noqa: PTH208
+        return threading.active_count()
 
     def serve(self) -> None:
         """Fork and kill workers on the parent's commands until the parent is gone. Returns in the server only."""

@@ -181,7 +181,10 @@ class _TreeReader:
         for operator, operand in reversed(rest):
             sign, right = self._sign(operator), self.read(operand, depth)
             texts += [sign, right.text]
-            whole = self._sum(sign, whole, right) if kinds == _SUM else self._product(sign, whole, right)
+            if kinds == _SUM:
+                whole = self._sum(sign, whole, right)
+            else:
+                whole = self._product(sign, whole, right)
         return replace(whole, text=f"({''.join(texts)})")
 
     def _call(self, name: str, nodes: list[ast.expr], depth: int) -> Expression:
@@ -247,7 +250,10 @@ class _TreeReader:
         # Over the common denominator: a/b + c/d = (ad + cb) / bd. In logarithms, as the numbers may not fit a float.
         value = None
         if left.value is not None and right.value is not None:
-            value = left.value + right.value if sign == "+" else left.value - right.value
+            if sign == "+":
+                value = left.value + right.value
+            else:
+                value = left.value - right.value
         low, high = sorted((left.top + right.bottom, right.top + left.bottom))
         top = high + math.log10(1 + 10 ** (low - high))  # log10(10**low + 10**high)
         return self._bound(top, left.bottom + right.bottom, value)

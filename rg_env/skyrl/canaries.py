@@ -350,6 +350,10 @@ def _without_tags(text: str) -> str:
 def _sentence(item: Item, answer: str, scored: AnswerScore, *, is_right: bool) -> str:
     """`chain_sum-train-42-0: its own answer '7' scores 0 (ok)`."""
     whose = "its own answer" if is_right else "the answer of another item"
-    shown = answer if len(answer) <= _SHOWN else f"{answer[: _SHOWN - 1]}…"
-    detail = f", {scored.detail}" if scored.detail else ""
+    shown = answer
+    if len(answer) > _SHOWN:
+        shown = f"{answer[: _SHOWN - 1]}…"
+    detail = ""
+    if scored.detail:
+        detail = f", {scored.detail}"
     return f"{item.id}: {whose} {shown!r} scores {scored.score:g} ({scored.status}{detail})"

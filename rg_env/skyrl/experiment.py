@@ -228,7 +228,9 @@ def _with_settings(error: Exception, cfg: RGTrainConfig) -> RGEnvError | None:
     """Return an error of SkyRL's with the settings to change, if it names none; None for any other error."""
     message = str(error).partition("\n")[0]  # what follows may be a traceback, with code that is no message
     advice = suggestion(message, cfg)
-    return ConfigError(f"{one_line(message, _REASON)}; {advice}") if advice else None
+    if not advice:
+        return None
+    return ConfigError(f"{one_line(message, _REASON)}; {advice}")
 
 
 def training_class(cfg: RGTrainConfig) -> type[RGExperiment]:

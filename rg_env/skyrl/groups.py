@@ -254,7 +254,9 @@ def _prompt_of(env_class: str, messages: Sequence[Message], extras: Mapping[str,
 
 
 def _total(reward: float | Sequence[float]) -> float:
-    return float(sum(reward)) if isinstance(reward, Sequence) else float(reward)
+    if isinstance(reward, Sequence):
+        return float(sum(reward))
+    return float(reward)
 
 
 def _stopwatch(output: GeneratorOutput, rows: range, began: float) -> Stopwatch | None:

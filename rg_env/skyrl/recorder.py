@@ -117,4 +117,6 @@ def resumes(cfg: SkyRLTrainConfig) -> bool:
 
 
 def _normal(folder: str) -> str:
-    return folder.rstrip("/") if "://" in folder else os.path.realpath(folder)
+    if "://" in folder:
+        return folder.rstrip("/")
+    return os.path.realpath(folder)

@@ -74,4 +74,6 @@ def _as_number(value: Any) -> float | None:
             value = value.item()
         except (ValueError, RuntimeError):  # not exactly one element
             return None
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    return None

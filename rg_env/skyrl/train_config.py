@@ -258,9 +258,13 @@ def _resolve(cfg: RGTrainConfig) -> None:
 
 def _absolute(path: str) -> str:
     """Links are kept: `rg_env.skyrl.run_folder` decides which run one names."""
-    return path if "://" in path else str(Path(path).expanduser().absolute())
+    if "://" in path:
+        return path
+    return str(Path(path).expanduser().absolute())
 
 
 def _absolute_if_it_exists(path: str) -> str:
     """Return the absolute path of a file or folder; the name of a model or data set on a hub stays as it is."""
-    return _absolute(path) if Path(path).expanduser().exists() else path
+    if Path(path).expanduser().exists():
+        return _absolute(path)
+    return path

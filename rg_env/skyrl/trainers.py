@@ -244,7 +244,9 @@ class RGTrainerMixin(RecordingTrainer):
         tally = self._tally
         step, total = self.global_step, self.total_training_steps or 0
         trainer = numbers_line(self.all_metrics)
-        seconds = f"{self.all_timings['step']:.1f} s" if "step" in self.all_timings else ""
+        seconds = ""
+        if "step" in self.all_timings:
+            seconds = f"{self.all_timings['step']:.1f} s"
         files = "" if self.generator.writer is None else self.generator.writer.progress
         parts = (f"step {step}/{total}", tally.means_line(), trainer, seconds, tally.groups_line(), files)
         line = " | ".join(filter(None, parts))
@@ -268,7 +270,9 @@ class RGTrainerMixin(RecordingTrainer):
         if phantoms and trained_on:
             phantoms += "; train_unsolved=false leaves them out"
         collapse = collapse_line(self._watched, self.total_training_steps or 0)
-        wrong = f"canaries: {self._canaries.line()}" if self._canaries.has_failures else ""
+        wrong = ""
+        if self._canaries.has_failures:
+            wrong = f"canaries: {self._canaries.line()}"
         return [line for line in (wrong, phantoms, collapse) if line]
 
     async def eval(self, *args: Any, **kwargs: Any) -> dict[str, float]:

@@ -288,7 +288,9 @@ def _select(entry: TaskSpec) -> _Selection:
 
 def _shorten(parts: Sequence[str], limit: int = 4) -> str:
     shown = ", ".join(parts[:limit])
-    return f"{shown} and {len(parts) - limit} more" if len(parts) > limit else shown
+    if len(parts) > limit:
+        return f"{shown} and {len(parts) - limit} more"
+    return shown
 
 
 @functools.cache  # once per process, however many datasets have the same mix

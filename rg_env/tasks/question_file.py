@@ -53,7 +53,9 @@ class QuestionFile:
 
     def of_split(self, split: Split) -> str:
         """Return the file that the rows of a split are in."""
-        return self.eval_path if self.eval_path and split is Split.EVAL else self.path
+        if self.eval_path and split is Split.EVAL:
+            return self.eval_path
+        return self.path
 
 
 class Row(NamedTuple):
@@ -183,10 +185,14 @@ def _read(task: str, file: QuestionFile, path: Path, version: tuple[int, int]) -
     except UnicodeDecodeError:
         raise ConfigError(f"{place} is not in UTF-8; save it in that encoding") from None
     except (OSError, csv.Error) as error:
-        after = f" after row {len(rows)}" if rows else ""
+        after = ""
+        if rows:
+            after = f" after row {len(rows)}"
         raise ConfigError(f"{place} cannot be read{after}: {describe(error)}") from None
     if faults:
-        more = f" (and {counted(len(faults) - 1, 'more row')})" if len(faults) > 1 else ""
+        more = ""
+        if len(faults) > 1:
+            more = f" (and {counted(len(faults) - 1, 'more row')})"
         raise ConfigError(f"{place}: {faults[0]}{more}")
     if not rows:
         raise ConfigError(f"{place} has no rows")

@@ -124,7 +124,9 @@ class QuestionStream:
         too_long = [row for row in self.rows if prompt_length(self.task, row.question) > limit]
         if too_long:
             tokens = prompt_length(self.task, too_long[0].question)
-            more = f" (and {counted(len(too_long) - 1, 'more row')})" if len(too_long) > 1 else ""
+            more = ""
+            if len(too_long) > 1:
+                more = f" (and {counted(len(too_long) - 1, 'more row')})"
             raise ConfigError(
                 f"tasks.{self.task}.file: {self.file.of_split(self.split)}: row {too_long[0].number}: its prompt has "
                 f"{tokens} tokens, more than trainer.max_prompt_length={limit}{more}"

@@ -144,7 +144,10 @@ class Screen:
         for name, values in self._history.items():
             if values:
                 width = max(1, self._console.width - 30)
-                shown = f"{values[-1]:.3f}" if name == "reward" else rate(values[-1])
+                if name == "reward":
+                    shown = f"{values[-1]:.3f}"
+                else:
+                    shown = rate(values[-1])
                 yield name, f"{shown:5}  {curve(values, width, ascii_only=self._console.options.ascii_only)}"
         if facts.get("trainer"):
             yield "trainer", cell(facts["trainer"])
@@ -213,8 +216,13 @@ def ending(facts: Mapping[str, Any], code: int, args: Sequence[str], began: floa
     if code == MissingGroupsError.exit_code:
         yield f"rg-env: {facts.get('error', 'groups are missing from the dump')}"
     elif code:
-        why = f"stopped by {signal.Signals(code - 128).name}" if code > 128 else "failed"
-        at = f"after step {facts['step']} of {facts['total']}" if "step" in facts else f"while {facts['doing']}"
+        why = "failed"
+        if code > 128:
+            why = f"stopped by {signal.Signals(code - 128).name}"
+        if "step" in facts:
+            at = f"after step {facts['step']} of {facts['total']}"
+        else:
+            at = f"while {facts['doing']}"
         yield f"{why} {at}; {_how_to_continue(facts, args)}"
 
 

@@ -108,7 +108,9 @@ def _settings(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     mix = manifest.get("task_mix")
     if isinstance(mix, Mapping) and mix:
         tasks = [str(task) for task in mix]
-        others = f" and {len(tasks) - _TASKS_SHOWN} more" if len(tasks) > _TASKS_SHOWN else ""
+        others = ""
+        if len(tasks) > _TASKS_SHOWN:
+            others = f" and {len(tasks) - _TASKS_SHOWN} more"
         yield "tasks", ", ".join(tasks[:_TASKS_SHOWN]) + others
     for name, path in _SETTINGS.items():
         value: Any = manifest.get("settings")

@@ -98,4 +98,6 @@ def _text_of(record: GroupRecord) -> Group:
 
 def _shorten(text: str) -> Text:
     half = MAX_TEXT // 2
-    return text if len(text) <= MAX_TEXT else (text[:half], len(text) - 2 * half, text[-half:])
+    if len(text) <= MAX_TEXT:
+        return text
+    return (text[:half], len(text) - 2 * half, text[-half:])

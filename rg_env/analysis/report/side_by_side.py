@@ -128,7 +128,9 @@ def _comparison(part: _Part, unmatched: Sequence[str]) -> dict[str, Any]:
 
 def _value(row: Mapping[str, Any], measure: str) -> dict[str, float | None] | None:
     value = row.get(measure)
-    return None if value is None else {"value": value, "low": row[f"{measure}_low"], "high": row[f"{measure}_high"]}
+    if value is None:
+        return None
+    return {"value": value, "low": row[f"{measure}_low"], "high": row[f"{measure}_high"]}
 
 
 def _differences(part: _Part, unmatched: Sequence[str]) -> dict[str, dict[tuple[str, str], dict[str, Any]]]:
@@ -191,4 +193,6 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 def as_text(value: Any) -> str:
     """Return a setting as a person would type it, shortened."""
     text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
+    if len(text) <= _LONGEST_VALUE:
+        return text
+    return f"{text[: _LONGEST_VALUE - 1]}…"

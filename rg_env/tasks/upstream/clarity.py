@@ -47,7 +47,9 @@ def correct(entry: dict[str, Any], men: Container[str] | None = None) -> dict[st
     # Its options may replace the names, and only whoever draws the item knows them.
     if task == "family_relationships":
         return replace_fields(entry, relation_fields(entry, men))
-    return replace_fields(entry, CORRECTIONS[task](entry)) if task in CORRECTIONS else entry
+    if task not in CORRECTIONS:
+        return entry
+    return replace_fields(entry, CORRECTIONS[task](entry))
 
 
 def _colleagues(entry: Entry) -> str:
@@ -85,23 +87,33 @@ def _letter_case(entry: Entry) -> str:
 
 def _sign(entry: Entry) -> str:
     sign, exponent = _POWER.findall(entry["question"])[0]
-    return "-2^4 is 16 or -16" if sign and int(exponent) % 2 == 0 else ""
+    if sign and int(exponent) % 2 == 0:
+        return "-2^4 is 16 or -16"
+    return ""
 
 
 def _gave_up(entry: Entry) -> str:
-    return "its search for a solution gave up" if entry["answer"] == '["No solution"]' else ""
+    if entry["answer"] == '["No solution"]':
+        return "its search for a solution gave up"
+    return ""
 
 
 def _abbreviated(entry: Entry) -> str:
-    return "NumPy prints a board of more than 1000 cells with dots" if "..." in entry["question"] else ""
+    if "..." in entry["question"]:
+        return "NumPy prints a board of more than 1000 cells with dots"
+    return ""
 
 
 def _bottom(entry: Entry) -> str:
-    return "there are two ways to turn the bottom to the top" if "bottom" in entry["metadata"]["rotations"] else ""
+    if "bottom" in entry["metadata"]["rotations"]:
+        return "there are two ways to turn the bottom to the top"
+    return ""
 
 
 def _lost_variable(entry: Entry) -> str:
-    return "" if entry["metadata"]["variable"] in entry["metadata"]["equation"] else "0 = 0"
+    if entry["metadata"]["variable"] in entry["metadata"]["equation"]:
+        return ""
+    return "0 = 0"
 
 
 def _unclear_syllogism(entry: Entry) -> str:
@@ -151,7 +163,9 @@ def _second_solution(entry: Entry) -> str:
     puzzle = [list(row) for row in entry["metadata"]["puzzle"]]  # a copy, which the search fills
     # Two are enough to know: the search ends there.
     solutions = list(islice(_survo(puzzle, numbers), 2))
-    return "it has several solutions" if len(solutions) == 2 else ""
+    if len(solutions) == 2:
+        return "it has several solutions"
+    return ""
 
 
 def _survo(grid: list[list[int]], numbers: Counter[int]) -> Iterator[None]:
@@ -192,7 +206,9 @@ def _other_capture(entry: Entry) -> str:
     most = max(captures.values(), default=0)
     any_capture = "as many" not in entry["question"]
     right = [move for move, captured in captures.items() if any_capture or captured == most]
-    return "" if right == [entry["answer"]] else "the stored move is not the only one that captures"
+    if right == [entry["answer"]]:
+        return ""
+    return "the stored move is not the only one that captures"
 
 
 def _count_captured(board: list[list[str]], move: Square) -> int:
