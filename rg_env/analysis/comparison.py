@@ -117,7 +117,9 @@ def flips(this: Side, other: Side, *, unmatched: Collection[str] = ()) -> pl.Dat
 def shared_questions(this: Side, other: Side, *, unmatched: Collection[str] = ()) -> tuple[int, int, int]:
     """Return the number of questions of a side, of the other, and of both; a question in two phases counts twice."""
     on = ["phase", "environment", "task", "item"]
-    first, second = (_questions(side, on[:-1], unmatched)[0].select(on).unique() for side in (this, other))
+    of_this, _ = _questions(this, on[:-1], unmatched)
+    of_other, _ = _questions(other, on[:-1], unmatched)
+    first, second = of_this.select(on).unique(), of_other.select(on).unique()
     return first.height, second.height, first.join(second, on=on).height
 
 
@@ -164,8 +166,10 @@ def _questions(side: Side, keys: Sequence[str], unmatched: Collection[str]) -> t
     # Keys become texts, so that those of both sides have one type; steps have it already.
     groups = groups.cast(pl.Schema({key: pl.String() for key in on if key != "step"}))
     matched = groups.filter(pl.col("item") != "", ~pl.col("task").is_in(list(unmatched)))
-    columns = [f"{name}:{part}" for name in bounded for part in ("total", "count")]
-    sums = [pl.col(column).cast(pl.Float64).sum() for column in columns]
+    sums = []
+    for name in bounded:
+        for column in (f"{name}:total", f"{name}:count"):
+            sums.append(pl.col(column).cast(pl.Float64).sum())
     questions = matched.group_by(on).agg(pl.col("group_id").first(), *sums)
     tables = []
     for name in bounded:

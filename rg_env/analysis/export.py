@@ -66,9 +66,13 @@ class Sft:
 
     def rows(self, rollouts: Sequence[RolloutRecord], min_score: float, left_out: Counter[Reason]) -> Iterator[Row]:
         """Yield the lines made from a group's rollouts; counts what is left out."""
-        flaws = [_flaw(rollout, min_score) for rollout in rollouts]
-        left_out.update(flaw for flaw in flaws if flaw is not None)
-        good = [rollout for rollout, flaw in zip(rollouts, flaws, strict=True) if flaw is None]
+        good = []
+        for rollout in rollouts:
+            flaw = _flaw(rollout, min_score)
+            if flaw is None:
+                good.append(rollout)
+            else:
+                left_out[flaw] += 1
         # Ties are not broken by length: that would teach the model to skip reasoning wherever guessing works.
         good.sort(key=lambda rollout: (-rollout.base_score, -rollout.score))
         left_out[Reason.NOT_BEST] += len(good[self.per_group :])
@@ -164,8 +168,7 @@ def _examples(dump: Dump, kind: Sft | Dpo, think: Think, include_eval: bool, res
         if group.phase == Phase.EVAL:
             evaluations += 1
         # Whether a system prompt asks for a think block, which the note below is about.
-        first = group.rollouts[0].conversation[:1] if group.rollouts else []
-        asks = asks or any(message["role"] == "system" and "<think>" in message["content"] for message in first)
+        asks = asks or _asks_for_think(group)
         min_score = kind.min_score
         if min_score is None:
             min_score = dump.solved_at(group)
@@ -185,6 +188,13 @@ def _examples(dump: Dump, kind: Sft | Dpo, think: Think, include_eval: bool, res
         )
     if asks and think is Think.DROP:
         result.notes.append("Think blocks were dropped from the responses, but some system prompts still ask for one.")
+
+
+def _asks_for_think(group: GroupRecord) -> bool:
+    if not group.rollouts or not group.rollouts[0].conversation:
+        return False
+    first = group.rollouts[0].conversation[0]
+    return first["role"] == "system" and "<think>" in first["content"]
 
 
 def _usable(group: GroupRecord, think: Think, left_out: Counter[Reason]) -> Iterator[RolloutRecord]:
@@ -217,6 +227,10 @@ def _flaw(rollout: RolloutRecord, min_score: float) -> Reason | None:
 
 def _digest(row: Row) -> bytes:
     """Equal for examples whose messages differ only in whitespace."""
-    messages = [message for value in row.values() if isinstance(value, list) for message in value]
-    text = "\0\0".join(message["role"] + "\0" + " ".join(message["content"].split()) for message in messages)
-    return blake2b(text.encode(), digest_size=16).digest()
+    messages = []
+    for value in row.values():
+        if isinstance(value, list):  # of messages; the others are scores
+            for message in value:
+                words = " ".join(message["content"].split())
+                messages.append(f"{message['role']}\0{words}")
+    return blake2b("\0\0".join(messages).encode(), digest_size=16).digest()

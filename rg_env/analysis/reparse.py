@@ -46,7 +46,8 @@ def without_think(text: str, violation: Violation | None) -> str | None:
     if parsed.think is None or block is None or violation is Violation.MULTIPLE_THINK:
         return None
     # The block goes with its own tags, which touch it; an opening tag in the prompt is not in the text.
-    tags = [tag for tag in tag_spans(text, parsed.format) if tag.end == block.start or tag.start == block.end]
-    start = min([block.start, *(tag.start for tag in tags)])
-    end = max([block.end, *(tag.end for tag in tags)])
+    start, end = block.start, block.end
+    for tag in tag_spans(text, parsed.format):
+        if tag.end == block.start or tag.start == block.end:
+            start, end = min(start, tag.start), max(end, tag.end)
     return (text[:start] + text[end:].lstrip()).strip()

@@ -58,18 +58,26 @@ class TaskChanges:
 
     def add(self, group: GroupRecord, scored: Sequence[RolloutRecord], solved_at: float, *, whole: bool) -> None:
         """Count a group, and the differences between its rollouts and the same ones `scored` again, in one order."""
-        pairs = [pair for pair in zip(group.rollouts, scored, strict=True) if has_changed(*pair)]
         self.groups += 1
         self.rollouts += len(scored)
-        self.raised += sum(new.base_score > old.base_score for old, new in pairs)
-        self.lowered += sum(new.base_score < old.base_score for old, new in pairs)
-        self.newly_scored += sum(old.status is Status.UNSCORED for old, _ in pairs)
-        self.changed += len(pairs)
+        changed = 0
+        for old, new in zip(group.rollouts, scored, strict=True):
+            if not has_changed(old, new):
+                continue
+            changed += 1
+            # Neither, if a score is NaN.
+            if new.base_score > old.base_score:
+                self.raised += 1
+            elif new.base_score < old.base_score:
+                self.lowered += 1
+            if old.status is Status.UNSCORED:
+                self.newly_scored += 1
+        self.changed += changed
         outcome = outcome_of([rollout.base_score for rollout in answered(scored)], solved_at)
         # Of a part of a group the outcome would be another one for that reason alone.
         if whole and outcome != group.outcome:
             self.outcomes += 1
-        if pairs and len(self.examples) < _EXAMPLES:
+        if changed and len(self.examples) < _EXAMPLES:
             self.examples.append(group.group_id)
 
 
@@ -231,8 +239,12 @@ def _check_task(dump: Dump, task: str) -> None:
     try:
         check_name(task)
     except ConfigError:
-        modules = list(dict.fromkeys(name for config in dump.settings.values() for name in named_modules(config)))
-        hint = f"the run imported {', '.join(modules)}" if modules else "its manifest names no module"
+        modules: dict[str, None] = {}  # each once, in the order of the attempts
+        for config in dump.settings.values():
+            modules |= dict.fromkeys(named_modules(config))
+        hint = "its manifest names no module"
+        if modules:
+            hint = f"the run imported {', '.join(modules)}"
         message = (
             f"cannot score {task}: not a task of Reasoning Gym, and what a dump names is not imported by itself "
             f"({hint}): add --imports MODULE for each module that you trust"

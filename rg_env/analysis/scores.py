@@ -83,7 +83,8 @@ def summarize(folder: Path, run_id: str, name: str, planned: int) -> Summary:
         of_kind = with_keys(measured.rollouts, [by]).group_by(pl.col(by).cast(pl.String))
         upstream = dict(of_kind.agg(pl.col("raw_score").fill_null(0).mean()).iter_rows())
         for row in statistics(measured, by).iter_rows(named=True):
-            facts = {"kind": kind, "name": "total" if kind == "total" else row[by], "upstream_score": upstream[row[by]]}
+            name_of_row = "total" if kind == "total" else row[by]
+            facts = {"kind": kind, "name": name_of_row, "upstream_score": upstream[row[by]]}
             rows.append(facts | {name: row[name] for name in row if name.startswith(_SHOWN)})
     suite = (dump.runs[0].manifest or {}).get("suite")
     return Summary(name, run_id, folder, suite, measured.left_out, planned, rows)
@@ -97,20 +98,25 @@ def render(summaries: Sequence[Summary], width: int) -> Table:
         width: of the terminal, in characters. A narrow one gets fewer intervals and columns, and whole names.
     """
     suite = str((summaries[0].suite or {}).get("name", ""))
-    part = suite if suite.endswith(" questions") else ""  # only a part of the suite was asked
-    shown = list(summaries[0].rows[0])
-    tries = [name for name in shown if name.startswith("pass_at_") and not name.endswith(("_low", "_high", "_at_1"))]
-    columns = _COLUMNS | {name: name.replace("pass_at_", "pass@") for name in tries}
-    with_interval = _WITH_INTERVAL
-    if width < _WIDE:
+    columns = dict(_COLUMNS)
+    if width >= _WIDE:
+        with_interval = _WITH_INTERVAL
+        for name in summaries[0].rows[0]:
+            if name.startswith("pass_at_") and not name.endswith(("_low", "_high", "_at_1")):
+                columns[name] = name.replace("pass_at_", "pass@")
+    else:
         # Names stay whole, at the cost of pass@k and of upstream's score.
-        columns = {name: header for name, header in columns.items() if name not in (*tries, "upstream_score")}
         with_interval = ("solve_rate",)
+        columns.pop("upstream_score", None)
     # Of one run its total, categories and tasks; of several the total of each.
-    alone = len(summaries) == 1
-    table = new_table([part or ("" if alone else "checkpoint")], ["items", *columns.values()])
+    if len(summaries) == 1:
+        label, rows = "", summaries[0].rows
+    else:
+        label, rows = "checkpoint", [summary.rows[0] | {"name": summary.name} for summary in summaries]
+    if suite.endswith(" questions"):  # only a part of the suite was asked, which the table says instead
+        label = suite
+    table = new_table([label], ["items", *columns.values()])
     table.columns[0].no_wrap = True
-    rows = summaries[0].rows if alone else [summary.rows[0] | {"name": summary.name} for summary in summaries]
     kind = rows[0]["kind"]
     # A line between total, categories and tasks.
     for row in rows:

@@ -169,8 +169,10 @@ def measure(
         DumpError: no rollout can be counted.
         ConditionError: as `Dump.where`.
     """
-    wanted = None if names is None else {*names, "solve_rate"}
-    chosen = tuple(each for each in STATISTICS if wanted is None or each.name in wanted)
+    chosen = STATISTICS
+    if names is not None:
+        wanted = {*names, "solve_rate"}
+        chosen = tuple(each for each in STATISTICS if each.name in wanted)
     # Rows alone have no settings and no conditions, which only a dump can be asked for.
     dump = rollouts if isinstance(rollouts, Dump) else None
     solved_from = threshold(dump, solved_at)
@@ -178,13 +180,19 @@ def measure(
     needed = [*_OF_GROUP, "violation", "status", "base_score", "response_tokens"]
     if to_match:
         needed += _TO_MATCH
-    for expression in [solved_from, *(each.value for each in chosen)]:
-        needed += [column for column in expression.meta.root_names() if column in SCHEMA]
-    columns = [pl.col(name).cast(_TYPES.get(name, SCHEMA[name])) for name in dict.fromkeys(needed)]
+    needed += solved_from.meta.root_names()
+    for each in chosen:
+        needed += each.value.meta.root_names()
+    columns = []
+    for name in dict.fromkeys(needed):
+        if name in SCHEMA:  # others are made below from these
+            columns.append(pl.col(name).cast(_TYPES.get(name, SCHEMA[name])))
     source = rollouts.scan() if isinstance(rollouts, Dump) else rollouts.lazy()
     rows = source.select(*columns, GROUP_HASH).collect(engine="streaming")
     if rows.is_empty():
-        raise DumpError("there are no rollouts" if dump is None else _why_no_rollouts(dump))
+        if dump is None:
+            raise DumpError("there are no rollouts")
+        raise DumpError(_why_no_rollouts(dump))
     is_counted = pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()
     # An Enum sorts by the order of its categories: sorted by run, tables have the runs in the order of reading.
     run_order = pl.Enum(rows["run_id"].cast(pl.String).unique(maintain_order=True))
@@ -205,8 +213,10 @@ def threshold(dump: Dump | None, solved_at: float | None) -> pl.Expr:
     """Return the base score from which a rollout is solved: its group's own, else `solved_at`, else that of the
     attempt's settings in the dump, else `SOLVED_AT`.
     """
-    if dump is None or solved_at is not None:
-        return pl.coalesce("solved_at", pl.lit(SOLVED_AT if solved_at is None else solved_at))
+    if solved_at is not None:
+        return pl.coalesce("solved_at", pl.lit(solved_at))
+    if dump is None:
+        return pl.coalesce("solved_at", pl.lit(SOLVED_AT))
     # Most attempts have the default; only the others are looked up, by a text that names the attempt and its run.
     others: dict[str, float] = {}
     for (run_id, attempt), settings in dump.settings.items():
@@ -232,7 +242,10 @@ def _why_no_rollouts(dump: Dump) -> str:
 
 def step_numbers(dump: Dump) -> dict[tuple[str, int], dict[str, float | None]]:
     """Return the trainer's own numbers of each step, such as loss, KL and gradient norm, by run id and step."""
-    return {(record.run_id, record.step): dict(zip(record.name, record.value, strict=True)) for record in dump.steps()}
+    numbers = {}
+    for record in dump.steps():
+        numbers[record.run_id, record.step] = dict(zip(record.name, record.value, strict=True))
+    return numbers
 
 
 def statistics(
@@ -382,8 +395,10 @@ def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.D
     groups, tries = _with_tries(_with_quarters(groups, keys))
     if not measured.whole:
         # With counts of 0 the means become null, like any other mean of nothing.
-        unknown = [*tries, *(each.name for each in measured.chosen if each.per_group)]
-        groups = groups.with_columns(pl.lit(0.0).alias(f"{name}:{part}") for name in unknown for part in _SUMS)
+        unknown = []
+        for name in (*tries, *(each.name for each in measured.chosen if each.per_group)):
+            unknown += [pl.lit(0.0).alias(f"{name}:{part}") for part in _SUMS]
+        groups = groups.with_columns(unknown)
     names = {each.name: each.bounded for each in measured.chosen}
     return rows, groups, names | dict.fromkeys([*tries, "solve_rate_first", "solve_rate_last"], True)
 
@@ -394,19 +409,21 @@ _SUMS = ("total", "count")
 def _groups(rollouts: pl.DataFrame, chosen: Sequence[Statistic]) -> pl.DataFrame:
     """Return a row for each group, as `Measured.groups` has them."""
     firsts = [name for name in (*_OF_GROUP, *_TO_MATCH) if name in rollouts.columns]
-    of_rollouts = [each for each in chosen if not each.per_group]
-    of_groups = [each for each in chosen if each.per_group]
-    # Of a value of rollouts, a group has the sum and how many are known.
-    totals = [each.value.sum().alias(f"{each.name}:total") for each in of_rollouts]
-    known = [each.value.count().alias(f"{each.name}:count") for each in of_rollouts]
+    of_rollouts, of_groups = [], []
+    for each in chosen:
+        total, count = f"{each.name}:total", f"{each.name}:count"
+        if each.per_group:
+            # A value of groups is its own sum of one.
+            of_groups += [each.value.cast(pl.Float64).fill_null(0).alias(total), each.value.is_not_null().alias(count)]
+        else:
+            # Of a value of rollouts, a group has the sum and how many are known.
+            of_rollouts += [each.value.sum().alias(total), each.value.count().alias(count)]
     partial_credit_only = (~pl.col("solved").any() & (pl.col("base_score").max() > 0)).fill_null(False)
     query = rollouts.lazy().group_by(GROUP)
-    grouped = query.agg(pl.col(*firsts).first(), *totals, *known, partial_credit_only=partial_credit_only)
+    grouped = query.agg(pl.col(*firsts).first(), *of_rollouts, partial_credit_only=partial_credit_only)
     groups = grouped.collect(engine="streaming")  # needs less memory than the engine for frames
-    # A value of groups is its own sum of one; these are computed from the columns above.
-    totals = [each.value.cast(pl.Float64).fill_null(0).alias(f"{each.name}:total") for each in of_groups]
-    known = [each.value.is_not_null().alias(f"{each.name}:count") for each in of_groups]
-    return groups.with_columns(*totals, *known)
+    # Now, since these are computed from the columns above.
+    return groups.with_columns(*of_groups)
 
 
 def _with_quarters(groups: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:

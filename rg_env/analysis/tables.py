@@ -121,9 +121,15 @@ def render_details(
             if not name.endswith(("_low", "_high")) and row[name] is not None:
                 low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
                 show = partial(_exact, name)
-                table.add_row(name, show(row[name]), "" if low is None else f"{show(low)} … {show(high)}")
+                interval = ""
+                if low is not None:
+                    interval = f"{show(low)} … {show(high)}"
+                table.add_row(name, show(row[name]), interval)
         for name, value in numbers.items():
-            table.add_row(cell(name), _UNKNOWN if value is None else f"{value:.4g}", "")
+            shown = _UNKNOWN
+            if value is not None:
+                shown = f"{value:.4g}"
+            table.add_row(cell(name), shown, "")
         yield table
 
 
@@ -140,13 +146,21 @@ def render_comparison(*frames: pl.DataFrame, measures: Sequence[str] = ()) -> Ta
         table.add_section()
         table.add_row(cell(_name_of(section, _keys(frames[0])), "bold"))
         for frame in frames:
-            keys = _names(frame) if frame is not frames[0] else []
-            chosen = measures or (["solve_rate"] if keys else _TOTALS)
-            if keys:
+            # The first frame is that of the totals, which have no keys but the section's.
+            if frame is frames[0]:
+                chosen = measures or _TOTALS
+                words = ["measure"]
+            else:
+                keys = _names(frame)
+                chosen = measures or ["solve_rate"]
+                heading = f"by {' and '.join(keys)}"
                 # Rows of one measure do not repeat its name: the heading says it.
-                measure = "" if measures else "solve_rate "
-                table.add_row(cell(f"{measure}by {' and '.join(keys)}", "bold"))
-            words = [*keys, "measure"] if measures or not keys else keys
+                if measures:
+                    words = [*keys, "measure"]
+                else:
+                    words = keys
+                    heading = f"solve_rate {heading}"
+                table.add_row(cell(heading, "bold"))
             rows = frame.filter(pl.col("measure").is_in(chosen), **section)
             scores = rows.filter(pl.col("measure").is_in(["mean_base_score", "mean_reward"])).select("this", "other")
             if not measures and scores.n_unique() == 1:  # the reward is shown where it differs from the score
@@ -193,7 +207,9 @@ def value_of(name: str, value: float | None) -> str:
     nothing."""
     if value is None or not is_rate(name):
         return figure(value)
-    return rate(value, digits=1 if 0 < abs(value) < 0.01 else 0)
+    if 0 < abs(value) < 0.01:
+        return rate(value, digits=1)
+    return rate(value)
 
 
 def _exact(name: str, value: float | None) -> str:
@@ -230,11 +246,12 @@ def _add_rows(
     for section, rows in frame.group_by(sections, maintain_order=True):
         table.add_section()
         of_section = dict(zip(sections, section, strict=True))
+        heading = [cell(_name_of(of_section, sections, names_of_runs), "bold")]
         # The totals have a row for this section, unless there are none.
-        totals_here = [] if totals is None else totals.filter(**of_section).rows(named=True)
-        figures = [show(totals_here[0]) for show in columns] if totals_here else []
-        heading = _name_of(of_section, sections, names_of_runs)
-        table.add_row(cell(heading, "bold"), *(Text(text, style="bold") for text in figures))
+        if totals is not None:
+            for total in totals.filter(**of_section).head(1).iter_rows(named=True):
+                heading += [Text(show(total), style="bold") for show in columns]
+        table.add_row(*heading)
         for row in rows.iter_rows(named=True):
             table.add_row(cell(f"  {_name_of(row, names)}"), *(show(row) for show in columns))
 
@@ -297,8 +314,10 @@ def _main_columns(frame: pl.DataFrame) -> dict[str, Show]:
 
 def _best_pass_at_k(tries: Sequence[str], row: Row) -> str:
     """pass@k for the largest k that the row's groups allow."""
-    known = [name for name in tries if row[name] is not None]
-    return f"{row[known[-1]]:.0%} @{known[-1][8:]}" if known else _UNKNOWN
+    for name in reversed(tries):
+        if row[name] is not None:
+            return f"{row[name]:.0%} @{name.removeprefix('pass_at_')}"
+    return _UNKNOWN
 
 
 def _solved(row: Row) -> str:

@@ -198,9 +198,13 @@ class TaskFacts:
         if not reference:
             return
         # To the letter: what is equal but for case or spaces may be wrong.
-        right = [rollout for rollout in scored if rollout.answer.strip() == reference.strip()]
-        unpaid = [rollout for rollout in right if rollout.base_score < solved_at]
-        self.unpaid.count(group, seen=len(unpaid), of=len(right))
+        right = unpaid = 0
+        for rollout in scored:
+            if rollout.answer.strip() == reference.strip():
+                right += 1
+                if rollout.base_score < solved_at:
+                    unpaid += 1
+        self.unpaid.count(group, seen=unpaid, of=right)
 
     def _note_stratum(self, group: GroupRecord, rollouts: Sequence[RolloutRecord], *, has_answer: bool) -> None:
         """Compare responses that give the same answer to the same question, or break the format in the same way."""
@@ -265,7 +269,8 @@ def follows(facts: TaskFacts, tests: int) -> Reading | None:
     """Rewards that differ with the length of the text, or with a word in it, while the answer is the same."""
     tests *= 1 + len(facts.words)
     properties = [("the length", facts.length)]
-    properties += [(f"the word {word!r}", association) for word, association in facts.words.items()]
+    for word, of_word in facts.words.items():
+        properties.append((f"the word {word!r}", of_word))
     # Long texts have more words, so that several may tell the same: the strongest is named.
     properties.sort(key=lambda pair: -abs(pair[1].correlation))
     for name, association in properties:

@@ -78,7 +78,10 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float |
         **figures,
         **compared,
     }
-    return page(f"Run {names[ids[0]]}" if len(ids) == 1 else f"{len(ids)} runs", summary, groups)
+    title = f"{len(ids)} runs"
+    if len(ids) == 1:
+        title = f"Run {names[ids[0]]}"
+    return page(title, summary, groups)
 
 
 def write_report(dump: Dump, out: str | Path, *, force: bool = False, **options: Any) -> Path:
@@ -133,7 +136,10 @@ def _notes(dump: Dump, measured: Measured) -> Iterator[str]:
         whole = {True: ", which has every group", False: ", which has not every group", None: ""}
         yield f"Statistics and charts come from the ledger{whole[dump.has_every_group]}."
     for symptom in read_symptoms(dump):
-        yield f"{symptom}." if len(dump.runs) > 1 else f"{symptom[0].upper()}{symptom[1:]}."  # of several, with a name
+        # Of several runs each begins with the run's name, which stays as it is.
+        if len(dump.runs) == 1:
+            symptom = f"{symptom[0].upper()}{symptom[1:]}"
+        yield f"{symptom}."
     yield "Brackets and bands are 95% confidence intervals, clustered by group."
     lacking = {
         "steps (no curves, no heat map)": "step",
@@ -151,8 +157,15 @@ def _notes_on_groups(groups: list[Group], stride: int, total: int) -> Iterator[s
     note = f"The browser has all {total:,} groups"
     if len(groups) < total:
         note = f"The browser has {len(groups):,} of {total:,} groups, sampled evenly over the steps"
-    yield f"{note}{f', {with_text:,} of them with their text' if with_text < len(groups) else ''}."
+    if with_text < len(groups):
+        note = f"{note}, {with_text:,} of them with their text"
+    yield f"{note}."
     if stride > 1:
         yield f"To keep this file small, only one in {stride} groups in the browser has its text."
-    if shortened := sum(isinstance(rollout.get("text"), tuple) for group in groups for rollout in group["rollouts"]):
+    shortened = 0
+    for group in groups:
+        for rollout in group["rollouts"]:
+            if isinstance(rollout.get("text"), tuple):
+                shortened += 1
+    if shortened:
         yield f"The middle of texts of more than {MAX_TEXT:,} characters is omitted ({shortened:,} of them)."

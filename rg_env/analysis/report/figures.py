@@ -81,11 +81,10 @@ def trainer_numbers(
 
     A table by columns with a row per run, name and point: the mean `value`, the smallest `low`, the largest `high`.
     """
-    rows = [
-        (run_id, step, label, values.get(name))
-        for (run_id, step), values in numbers.items()
-        for name, label in _TRAINER.items()
-    ]
+    rows = []
+    for (run_id, step), values in numbers.items():
+        for name, label in _TRAINER.items():
+            rows.append((run_id, step, label, values.get(name)))
     names = pl.Enum(_TRAINER.values())
     schema = pl.Schema({"run_id": pl.String(), "own_step": pl.Int64(), "name": names, "value": pl.Float64()})
     known = pl.DataFrame(rows, schema, orient="row").drop_nulls("value")

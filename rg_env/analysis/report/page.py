@@ -67,8 +67,9 @@ def _json(value: object, digits: int | None = None) -> str:
 
 def _finite(value: Any, digits: int | None) -> Any:
     if isinstance(value, float):
-        shown = value if digits is None else float(f"{value * _NUDGE:.{digits}g}")
-        return shown if math.isfinite(shown) else None
+        if digits is not None:
+            value = float(f"{value * _NUDGE:.{digits}g}")
+        return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {key: _finite(child, digits) for key, child in value.items()}
     if isinstance(value, (list, tuple)):

@@ -43,7 +43,9 @@ def groups_to_show(
     # Chosen from the ledger alone, so that the same dump gives the same groups; the texts come last.
     rows = measured.rollouts.select(GROUP, "run_id", "phase", "step").unique(GROUP, keep="first", maintain_order=True)
     every = rows.sort("run_id", pl.col("phase") != Phase.TRAIN.value, "step", maintain_order=True)[GROUP].to_list()
-    chosen = every if len(every) <= most else [every[k * len(every) // most] for k in range(most)]
+    chosen = every
+    if len(every) > most:
+        chosen = [every[k * len(every) // most] for k in range(most)]
     hashed = dump.scan().with_columns(GROUP_HASH, solved_at=threshold(dump, solved_at))
     rollouts = hashed.filter(pl.col(GROUP).is_in(chosen)).collect(engine="streaming")
     by_group = rollouts.group_by(GROUP, maintain_order=True)
@@ -59,7 +61,9 @@ def _add_texts(groups: list[Group], dump: Dump, budget: int) -> int:
     kept: dict[int, Group] = {}
     size, stride = 0, 1
     for k, group in enumerate(groups):
-        record = None if k % stride else dump.text(group["run_id"], group["group_id"])
+        if k % stride != 0:
+            continue
+        record = dump.text(group["run_id"], group["group_id"])
         if record is None:
             continue
         kept[k] = _text_of(record)

@@ -68,8 +68,7 @@ def side_by_side(measured: Measured, run_ids: Sequence[str], runs: Iterable[Run]
 def _parts(measured: Measured, run_ids: Sequence[str]) -> Iterator[_Part]:
     sections = measured.groups.select(pl.col("phase", "environment").cast(pl.String)).unique().sort("environment")
     for environment in sections.filter(phase=Phase.EVAL.value)["environment"]:
-        whole = {run_id: _part_of(measured, run_id, Phase.EVAL.value, environment) for run_id in run_ids}
-        evaluated = {run_id: part for run_id, part in whole.items() if not part.groups.is_empty()}
+        evaluated = _parts_of(measured, run_ids, Phase.EVAL, environment)
         last = {run_id: _at_step(part, part.groups["step"].max()) for run_id, part in evaluated.items()}
         yield _Part(Phase.EVAL.value, environment, "last", last)
         first = {run_id: _at_step(part, part.groups["step"].min()) for run_id, part in evaluated.items()}
@@ -77,14 +76,19 @@ def _parts(measured: Measured, run_ids: Sequence[str]) -> Iterator[_Part]:
         if any(first[run_id].groups.height < part.groups.height for run_id, part in evaluated.items()):
             yield _Part(Phase.EVAL.value, environment, "first", first)
     for environment in sections.filter(phase=Phase.TRAIN.value)["environment"]:
-        whole = {run_id: _part_of(measured, run_id, Phase.TRAIN.value, environment) for run_id in run_ids}
-        trained = {run_id: part for run_id, part in whole.items() if not part.groups.is_empty()}
+        trained = _parts_of(measured, run_ids, Phase.TRAIN, environment)
         yield _Part(Phase.TRAIN.value, environment, "", trained)
 
 
-def _part_of(measured: Measured, run_id: str, phase: str, environment: str) -> Measured:
-    wanted = (pl.col("run_id") == run_id, pl.col("phase") == phase, pl.col("environment") == environment)
-    return replace(measured, rollouts=measured.rollouts.filter(wanted), groups=measured.groups.filter(wanted))
+def _parts_of(measured: Measured, run_ids: Sequence[str], phase: Phase, environment: str) -> dict[str, Measured]:
+    """Return what each run has of a phase and environment, without the runs that have nothing of it."""
+    parts = {}
+    for run_id in run_ids:
+        wanted = (pl.col("run_id") == run_id, pl.col("phase") == phase.value, pl.col("environment") == environment)
+        groups = measured.groups.filter(wanted)
+        if not groups.is_empty():
+            parts[run_id] = replace(measured, rollouts=measured.rollouts.filter(wanted), groups=groups)
+    return parts
 
 
 def _at_step(part: Measured, step: Any) -> Measured:
@@ -159,8 +163,11 @@ def differing_settings(run_ids: Sequence[str], runs: Mapping[str, Run]) -> list[
     """
     settings = {run_id: _settings_of(runs.get(run_id)) for run_id in run_ids}
     known = [of_run for of_run in settings.values() if of_run]
+    names: dict[str, None] = {}  # each once, in the order of the manifests
+    for of_run in known:
+        names |= dict.fromkeys(of_run)
     rows = []
-    for name in dict.fromkeys(name for of_run in known for name in of_run):
+    for name in names:
         if len({of_run.get(name) for of_run in known}) > 1:
             values = [settings[run_id].get(name) for run_id in run_ids]
             rows.append({"name": name, "values": values})
@@ -186,8 +193,9 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
         if name:
             yield name, value
         return
+    before = f"{name}." if name else ""
     for key, child in value.items():
-        yield from _flat(child, f"{name}.{key}" if name else str(key))
+        yield from _flat(child, f"{before}{key}")
 
 
 def as_text(value: Any) -> str:
