@@ -38,6 +38,10 @@ def _picture(character: str) -> str:
     return "␡" if number == 0x7F else f"<U+{number:04X}>"
 
 
+def yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun.
 

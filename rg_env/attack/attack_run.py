@@ -31,6 +31,7 @@ from rg_env.output import cell, console, print_text
 from rg_env.scoring import AnswerScore, Scorer, Status
 from rg_env.scoring.parse import canonical
 from rg_env.tasks import TaskMix, TaskSpec, task_names
+from rg_env.wording import yes_or_no
 
 FREE_REWARD = 0.3
 FULLY_RIGHT = 1 - 1e-9
@@ -58,6 +59,10 @@ class Hole(StrEnum):
 
 CONTAINED = {Status.TIMEOUT: Hole.HANG, Status.CRASHED: Hole.CRASH, Status.ERROR: Hole.EXCEPTION}
 _STOPPING = (Status.TIMEOUT, Status.CRASHED)
+
+
+Reference = dict[str, tuple[Status, float]]
+"""Texts and what they scored, to see whether an attack changes the scores of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +118,10 @@ def attack_tasks(
     """
     # Without a mix, those of the default one: they alone make the command fail.
     counted = {task.name: task for task in TaskMix.parse(tasks).tasks}
-    specs = list(counted.values()) if tasks else [TaskSpec(name) for name in task_names()]
+    if tasks:
+        specs = list(counted.values())
+    else:
+        specs = [TaskSpec(name) for name in task_names()]
     attacked = []
     # The canary is a file that does not exist: an answer that was run as code makes it.
     with tempfile.TemporaryDirectory() as folder:
@@ -141,7 +149,8 @@ def _learned_hits(entries: Sequence[Entry], limit: float) -> tuple[list[Hit], Hi
     for rule in learned_rules(questions, answers):
         right = 0
         for question, answer in pairs[half:]:
-            right += canonical(rule.answer(question) or "") == canonical(answer)
+            if canonical(rule.answer(question) or "") == canonical(answer):
+                right += 1
         hit = Hit(Hole.OFTEN_RIGHT, rule.name, right / (len(pairs) - half))
         best = max(best, hit, key=lambda hit: hit.value)
         if hit.value > limit:
@@ -160,9 +169,8 @@ def _attack(spec: TaskSpec, counts: bool, items: int, scorer: Scorer, canary: st
         items = (len(drawn) + 1) // 2
     entries = drawn[: items + _OTHERS]
     # The first items are attacked; the attacks may know the answers of the others.
-    answers = [str(entry["answer"]) for entry in entries if entry["answer"] is not None]
-    limit = often_right(answers)
-    others = [str(entry["answer"]) for entry in entries[items:] if entry["answer"] is not None]
+    limit = often_right(_own_answers(entries))
+    others = _own_answers(entries[items:])
     attacked = entries[:items]
 
     # A right and a wrong answer are scored before and after each attack: what changes these scores is poison.
@@ -172,7 +180,8 @@ def _attack(spec: TaskSpec, counts: bool, items: int, scorer: Scorer, canary: st
     best = ("", 0.0, 0.0)
     for attack in attacks(canary, others):
         scores, earned, status = _scores(scorer, attacked, attack)
-        mean, right = sum(scores) / items, sum(score >= FULLY_RIGHT for score in scores) / items
+        mean = sum(scores) / items
+        right = sum(score >= FULLY_RIGHT for score in scores) / items
         best = max(best, (attack.name, mean, right), key=lambda result: result[1])
         if hole := CONTAINED.get(status):
             hits.append(Hit(hole, attack.name))
@@ -181,7 +190,7 @@ def _attack(spec: TaskSpec, counts: bool, items: int, scorer: Scorer, canary: st
             Path(canary).unlink(missing_ok=True)
             hits.append(Hit(Hole.CODE, attack.name))
         after = _reference(scorer, attacked[0], texts)
-        if any(before[text] != after[text] for text in before.keys() & after.keys()):
+        if _has_changed(before, after):
             hits.append(Hit(Hole.POISON, attack.name))
             break  # what is scored from here on says nothing
         # One hole for an attack: what earns a free reward is often right as well.
@@ -192,6 +201,10 @@ def _attack(spec: TaskSpec, counts: bool, items: int, scorer: Scorer, canary: st
     learned, rule = _learned_hits(drawn, limit)
     best = max(best, (rule.attack, rule.value, rule.value), key=lambda result: result[1])
     return AttackedTask(task, counts, (*hits, *learned), *best)
+
+
+def _own_answers(entries: Sequence[Entry]) -> list[str]:
+    return [str(entry["answer"]) for entry in entries if entry["answer"] is not None]
 
 
 def often_right(answers: Sequence[str]) -> float:
@@ -223,10 +236,19 @@ def _scores(scorer: Scorer, entries: Sequence[Entry], attack: Attack) -> tuple[l
     return scores, earned, worst
 
 
-def _reference(scorer: Scorer, entry: Entry, texts: Sequence[str]) -> dict[str, tuple[Status, float]]:
+def _reference(scorer: Scorer, entry: Entry, texts: Sequence[str]) -> Reference:
     """Return the scores of texts, less those for which the machine had no core: these prove nothing."""
-    scored = {text: scorer.score_answer(entry, text) for text in texts}
-    return {text: (score.status, round(score.score, 9)) for text, score in scored.items() if not score.had_no_core}
+    reference = {}
+    for text in texts:
+        scored = scorer.score_answer(entry, text)
+        if not scored.had_no_core:
+            reference[text] = (scored.status, round(scored.score, 9))
+    return reference
+
+
+def _has_changed(before: Reference, after: Reference) -> bool:
+    """Return whether a text that was scored both times has another score now."""
+    return any(before[text] != after[text] for text in before.keys() & after.keys())
 
 
 def run_command(tasks: str | None, items: int) -> int:
@@ -248,7 +270,7 @@ def run_command(tasks: str | None, items: int) -> int:
     table = Table("task", "counts", "holes", "best attack", "mean score", "fully right", box=None)
     table.columns[0].no_wrap = True
     for result in attacked:
-        counts = "yes" if result.counts else "no"
+        counts = yes_or_no(result.counts)
         holes = result.problem or _list_holes(result.hits) or "–"
         scores = (f"{result.mean:.2f}", f"{result.right:.2f}")
         style = "red" if result.fails else ""

@@ -54,7 +54,9 @@ def attacks(canary: str, others: Sequence[str]) -> list[Attack]:
 def _constant(text: str, is_code: bool = False) -> Attack:
     """Make the attack that answers every question with the same text."""
     shown = " ".join(text.split()) or repr(text)
-    name = f"`{shown}`" if len(shown) <= 30 else f"`{shown[:29]}…` ({len(text)} characters)"
+    name = f"`{shown}`"
+    if len(shown) > 30:
+        name = f"`{shown[:29]}…` ({len(text)} characters)"
     return Attack(name, lambda _: text, is_code)
 
 
@@ -217,7 +219,10 @@ def _number(choose: Callable[[list[float]], float]) -> Callable[[str], str | Non
 
 def _grid(edit: Callable[[Grid], Iterable[Iterable[str]]]) -> Callable[[str], str | None]:
     def answer(question: str) -> str | None:
-        grid = [row.split() for row in block_of(question).splitlines() if row.split()]
+        grid = []
+        for line in block_of(question).splitlines():
+            if cells := line.split():
+                grid.append(cells)
         # No grid, or lines of several lengths, which are something else.
         if len({len(row) for row in grid}) != 1:
             return None

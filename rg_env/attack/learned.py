@@ -68,8 +68,10 @@ def _most_similar(questions: Sequence[str], answers: Sequence[str]) -> Attack:
 
     def answer(question: str) -> str:
         trigrams = _trigrams(question)
-        # Jaccard's index of the two sets of trigrams.
-        likeness = [len(trigrams & other) / max(1, len(trigrams | other)) for other in known]
+        likeness = []
+        for other in known:
+            # Jaccard's index of the two sets of trigrams.
+            likeness.append(len(trigrams & other) / max(1, len(trigrams | other)))
         return answers[likeness.index(max(likeness))]
 
     return Attack(f"the answer to the most similar of {len(known)} questions", answer)
@@ -81,7 +83,12 @@ def _trigrams(question: str) -> frozenset[str]:
 
 
 def _threshold_rule(of: Callable[[str], float], threshold: float, above: str, below: str) -> Callable[[str], str]:
-    return lambda question: above if of(question) > threshold else below
+    def answer(question: str) -> str:
+        if of(question) > threshold:
+            return above
+        return below
+
+    return answer
 
 
 def _spelling_of(text: str, answers: Sequence[str]) -> str:

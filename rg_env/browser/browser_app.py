@@ -164,9 +164,11 @@ class Browser(App[RGEnvError]):
 
     def _show(self, dump: Dump, damaged: int, total: int, rows: pl.DataFrame) -> None:
         """Show other rows; the cursor stays on its group if it is among them."""
-        selected = self.rows["group_id"][self.place] if self.place < self.rows.height else None
+        place = None
+        if self.place < self.rows.height:
+            selected = self.rows["group_id"][self.place]
+            place = rows["group_id"].index_of(selected)
         self._dump, self._damaged, self._total, self.rows, self.busy = dump, damaged, total, rows, False
-        place = rows["group_id"].index_of(selected) if selected is not None else None
         # No page begins there, so that `_go` loads the page anew.
         self._first = -1
         self._go(place or 0)
@@ -207,19 +209,26 @@ class Browser(App[RGEnvError]):
             self._select(self.rows.row(self.place, named=True))
 
     def _select(self, row: dict[str, Any] | None) -> None:
-        self._group, facts = None, "no group matches" if self._total else "no text of any group was kept"
+        self._group = None
+        facts = "no group matches"
+        if not self._total:
+            facts = "no text of any group was kept"
         if row is not None:
             self._group = self._dump.text(row["run_id"], row["group_id"])
             facts = "the text of this group is damaged or has changed (key r)"
+        messages = []
         if self._group:
             of_group = group_facts(self._group, self._dump.solved_at(self._group))
             facts = f"{visible(self._group.group_id, one_line=True)}\n{of_group}"
-        messages = prompt(self._group) if self._group else []
+            messages = prompt(self._group)
         self.query_one("#facts", Static).update(_content(facts))
         self.query_one("#prompt Static", Static).update(_content("\n".join(map(": ".join, messages))))
-        # The worst rollout, beside the best one.
-        self._right = len(self._group.rollouts) - 1 if self._group else 0
+        self._right = self._last_rank()  # beside the best one
         self._refresh_panes()
+
+    def _last_rank(self) -> int:
+        """Return the number of the worst rollout."""
+        return len(self._group.rollouts) - 1 if self._group else 0
 
     def _refresh_panes(self) -> None:
         rollouts = ranked(self._group) if self._group else []
@@ -270,18 +279,15 @@ class Browser(App[RGEnvError]):
         places: list[int] = []
         if self.rows.height:  # before the first reading the frame has no columns
             places = self.rows.select(pl.arg_where(_SOUGHT[sought])).to_series().to_list()
-        below = [place for place in places if place > self.place]
-        above = [place for place in places if place < self.place]
-        # The one after the last is the first.
-        others = below + above
+        others = [place for place in places if place != self.place]
         if others:
-            self._go(others[0])
+            # The one after the last is the first.
+            self._go(next((place for place in others if place > self.place), others[0]))
         else:
             self.notify(f"no other group has {sought}")
 
     def action_turn(self, by: int) -> None:
-        last = len(self._group.rollouts) - 1 if self._group else 0
-        self._right = min(max(0, self._right + by), last)
+        self._right = min(max(0, self._right + by), self._last_rank())
         self._refresh_panes()
 
     def action_copy(self) -> None:
@@ -323,8 +329,11 @@ def styled_response(rollout: RolloutRecord) -> Content:
             end = min(span.end, len(paint))
             paint[span.start : end] = bytes([style]) * (end - span.start)
     # Neighbors of one style become one piece.
-    runs = re.finditer(rb"(.)\1*", paint, re.DOTALL)
-    return Content.assemble(*((visible(shown[slice(*run.span())]), _STYLES[run[1][0]]) for run in runs))
+    pieces = []
+    for run in re.finditer(rb"(.)\1*", paint, re.DOTALL):
+        style = run[1][0]
+        pieces.append((visible(shown[run.start() : run.end()]), _STYLES[style]))
+    return Content.assemble(*pieces)
 
 
 def _content(text: str) -> Content:

@@ -72,7 +72,9 @@ class Query:
         # In a group, `violations` and `failures` are sorted lists of words.
         violations = pl.col("violation").filter(pl.col("violation") != "").unique().sort()
         failures = pl.col("status").filter(pl.col("status") != Status.OK.value).unique().sort()
-        matches = parse_condition(self.condition).test.any() if self.condition else pl.lit(True)
+        matches = pl.lit(True)
+        if self.condition:
+            matches = parse_condition(self.condition).test.any()
         with_text = dump.scan().filter(pl.col("text") != "")
         grouped = with_text.group_by("run_id", "group_id", maintain_order=True).agg(
             pl.col("step", "phase", "task", "outcome").first(),
@@ -104,8 +106,13 @@ class Query:
     def matches_text(self, group: GroupRecord) -> bool:
         """Return whether a message of the group contains the text."""
         sought = self.text.lower()
-        messages = (message for rollout in group.rollouts for message in rollout.conversation)
-        return not sought or any(sought in message["content"].lower() for message in messages)
+        if not sought:
+            return True
+        for rollout in group.rollouts:
+            for message in rollout.conversation:
+                if sought in message["content"].lower():
+                    return True
+        return False
 
 
 def ranked(group: GroupRecord) -> list[tuple[str, RolloutRecord]]:

@@ -63,7 +63,9 @@ def main() -> None:
         if message:
             command = getattr(getattr(error, "ctx", None), "command_path", "rg-env")
             # A message that ends with a question ("did you mean …?") says how to go on; the help would distract.
-            print_error(message if message.endswith("?") else f"{message}; see `{command} --help`")
+            if not message.endswith("?"):
+                message = f"{message}; see `{command} --help`"
+            print_error(message)
         sys.exit(error.exit_code)
     except RGEnvError as error:
         print_error(error)
@@ -304,7 +306,8 @@ def _reason(verdict: Verdict, right: object) -> str:
         return f"not scored: {scored.detail}"
     if scored.score == 1:
         return "right"
-    return f"{'partly right' if scored.score else 'wrong'}: {parsed.answer} is not {right}"
+    verdict_in_words = "partly right" if scored.score else "wrong"
+    return f"{verdict_in_words}: {parsed.answer} is not {right}"
 
 
 @app.command()

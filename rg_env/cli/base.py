@@ -91,8 +91,11 @@ class _LaidOut:
         super().__init__(*args, **options)
         purpose, _, examples = inspect.cleandoc(self.help or "").partition("\n\nExamples:\n")
         # One line a paragraph, which Rich wraps to the terminal. Brackets would be its markup.
-        self.help = escape("\n\n".join(" ".join(paragraph.split()) for paragraph in purpose.split("\n\n")))
-        self.epilog = f"[bold]Examples[/]\n{escape(examples)}" if examples else None
+        paragraphs = [" ".join(paragraph.split()) for paragraph in purpose.split("\n\n")]
+        self.help = escape("\n\n".join(paragraphs))
+        self.epilog = None
+        if examples:
+            self.epilog = f"[bold]Examples[/]\n{escape(examples)}"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
@@ -129,8 +132,12 @@ class CommandGroup(_LaidOut, TyperGroup):
             root = ctx.find_root()
             paths = list(_paths(root.command, root.info_name))
             names = {path.rpartition(" ")[2] for path in paths}
-            near = [word] if word in names else get_close_matches(word, names, cutoff=0.65)
-            similar = [path for name in near for path in paths if path.endswith(f" {name}")]
+            near = [word]  # of another group
+            if word not in names:
+                near = get_close_matches(word, names, cutoff=0.65)
+            similar = []
+            for name in near:
+                similar += [path for path in paths if path.endswith(f" {name}")]
             if similar:
                 hint = f"did you mean `{'` or `'.join(similar)}`?"
             else:
@@ -161,9 +168,12 @@ def _shorten(param: Any) -> Any:
     kind = param.type_descriptor
     if isinstance(param, TyperArgument):
         param.display_type_rich = lambda ctx: None  # type: ignore[method-assign]
-    # A flag has no value, and Typer lists choices itself.
-    elif isinstance(param, TyperOption) and param.metavar is None and (param.is_flag or not kind.is_choice):
-        param.metavar = "" if param.is_flag else _METAVARS.get((get_args(kind.annotation) or (kind.annotation,))[0])
+    elif isinstance(param, TyperOption) and param.metavar is None:
+        if param.is_flag:  # it has no value
+            param.metavar = ""
+        elif not kind.is_choice:  # Typer lists choices itself
+            value_type, *_ = get_args(kind.annotation) or (kind.annotation,)  # of a list: that of its elements
+            param.metavar = _METAVARS.get(value_type)
     return param
 
 
@@ -191,9 +201,12 @@ class SettingsCommand(Command):
         names = [name for name in setting_names() if name.rpartition(".")[2] in leaves]
         if setting == "resume" and f"--{setting}" not in options:
             return f"no option {word}; did you mean trainer.resume_mode=latest?"
-        near = get_close_matches(f"--{bare}", options, n=1, cutoff=0.75) or [f"{name}={value or '…'}" for name in names]
-        listed = f"`{ctx.command_path} --help` lists its options, and settings are key=value, such as scorer.timeout=10"
-        hint = f"did you mean {' or '.join(near)}?" if near else listed
+        near = get_close_matches(f"--{bare}", options, n=1, cutoff=0.75)
+        if not near:
+            near = [f"{name}={value or '…'}" for name in names]
+        hint = f"`{ctx.command_path} --help` lists its options, and settings are key=value, such as scorer.timeout=10"
+        if near:
+            hint = f"did you mean {' or '.join(near)}?"
         return f"no option {word.partition('=')[0]}; {hint}"
 
 

@@ -123,8 +123,10 @@ def show(
     print_remarks(dump)
     if why := dump.why_no_texts():
         print_error(why)
+    elif not count and str(query):
+        print_error(f"no group matches {query}")
     elif not count:
-        print_error(f"no group matches {query}" if str(query) else "there are no groups")
+        print_error("there are no groups")
     raise typer.Exit(int(not count))
 
 
@@ -204,14 +206,20 @@ def signs(
             if finding.groups:
                 print_line(f"  groups: {', '.join(finding.groups)}")
             print_line("")
-        print_line(counted(len(result.findings), "finding") if result.findings else "nothing found")
+        if result.findings:
+            print_line(counted(len(result.findings), "finding"))
+        else:
+            print_line("nothing found")
         print_line(
             f"{counted(result.responses, 'response')} read: {result.answers:,} with an answer, {result.think_blocks:,} "
             f"with a think block, {result.references:,} to an item whose reference answer is known"
         )
         tasks = Counter(finding.sign for finding in result.findings)
-        looked_for = [name for name in NAMES if rescore or name != SECOND_SCORING]
-        print_line(f"tasks with each sign: {', '.join(f'{name} {tasks[name]}' for name in looked_for)}")
+        tasks_with = []
+        for name in NAMES:
+            if rescore or name != SECOND_SCORING:  # else nobody has looked for it
+                tasks_with.append(f"{name} {tasks[name]}")
+        print_line(f"tasks with each sign: {', '.join(tasks_with)}")
     print_remarks(dump)
     raise typer.Exit(int(bool(result.findings)))
 
@@ -237,10 +245,10 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
     ledger_lines, problems = result.records[FileKind.LEDGER], found.counts.total()
     if as_json:
         facts = {"good": result.good, "runs": result.runs, "texts": result.texts, "ledger_lines": ledger_lines}
-        findings = [
-            {"kind": kind, "file": place.file, "line": place.line, "what": text, "advice": KINDS[kind].advice}
-            for kind, place, text in found
-        ]
+        findings = []
+        for kind, place, text in found:
+            advice = KINDS[kind].advice
+            findings.append({"kind": kind, "file": place.file, "line": place.line, "what": text, "advice": advice})
         print_json(facts | {"counts": found.counts, "findings": findings, "remarks": result.remarks})
     else:
         for finding in found:
@@ -256,7 +264,9 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
         read = f"{counted(ledger_lines, 'ledger line')}, {counted(result.texts, 'text')}"
         print_line(f"{counted(result.runs, 'run')}, {read}: {summary}")
     # Missing groups come first: the run could not write them, and what it wrote may be right.
-    raise typer.Exit(3 if found.counts["groups_missing"] else int(not result.good))
+    if found.counts["groups_missing"]:
+        raise typer.Exit(3)
+    raise typer.Exit(int(not result.good))
 
 
 @dumps_app.command()

@@ -177,7 +177,9 @@ def evaluate(
     ended: list[Finished] = []
     try:
         for options in models:
-            folder = out / options.name.replace(" ", "_") if len(models) > 1 else out
+            folder = out
+            if len(models) > 1:
+                folder = out / options.name.replace(" ", "_")
             job = Job("eval", questions, samples, replace(config, dump_dir=str(folder)), options)
             finished = run_job(job, resume=requests.resume)
             _print_finished(finished)
@@ -214,7 +216,10 @@ def _stem_of_evaluation(settings: "Settings", model: "EndpointOptions") -> Path:
 def _read(command: str, settings: list[str] | None, requests: RequestOptions, suite: str = "fixed") -> "Settings":
     from rg_env.evaluate.eval_settings import read_settings
 
-    ours = {name: value for name in ("tasks", "imports") if (value := getattr(requests, name))}
+    ours = {}
+    for name in ("tasks", "imports"):
+        if value := getattr(requests, name):
+            ours[name] = value
     all_settings = read_settings(settings or [], command, suite, **ours)
     _set_up_logging(all_settings.rg)
     return all_settings
@@ -228,9 +233,12 @@ def _set_up_logging(config: "RGDumpConfig") -> None:
         sys.stderr.write(line)  # the stream of now: a caller in this process may have replaced it since
 
     modules = ("rg_env", *named_modules(config))
-    shown = (lambda record: (record["name"] or "").startswith(modules)) if config.suppress_base_env_logs else None
+
+    def is_shown(record: Any) -> bool:
+        return not config.suppress_base_env_logs or (record["name"] or "").startswith(modules)
+
     logger.remove()
-    logger.add(to_stderr, level="WARNING", format="rg-env: {message}", filter=shown, diagnose=False, backtrace=False)
+    logger.add(to_stderr, level="WARNING", format="rg-env: {message}", filter=is_shown, diagnose=False, backtrace=False)
 
 
 def _models(
@@ -250,8 +258,9 @@ def _models(
         raise ConfigError("--endpoint needs --model, the server's name for the model")
     if url and arguments:
         raise ConfigError(f"`-- {' '.join(arguments)}` is for a server that --model starts; leave out --endpoint")
-    if place := next((word for word in arguments if word.partition("=")[0] in ("--host", "--port")), None):
-        raise ConfigError(f"`-- {place}`: the server that --model starts has a free port of 127.0.0.1; leave it out")
+    for word in arguments:
+        if word.partition("=")[0] in ("--host", "--port"):
+            raise ConfigError(f"`-- {word}`: the server that --model starts has a free port of 127.0.0.1; leave it out")
     name = requests.model or settings.skyrl.get("trainer.policy.model.path")
     if not name:
         raise ConfigError("name a model with --model, or a running server with --endpoint")
@@ -262,9 +271,12 @@ def _models(
         program_for(models[0].path)  # refuses an environment that has none
         if not Path(models[0].path).is_dir():
             check_hub_model("--model", models[0].path)
-    typed = {name: getattr(requests, name) for name in ("temperature", "top_p", "max_tokens")}
-    given = {name: value for name, value in typed.items() if value is not None}
-    sampling = Sampling(**settings.sampling(command) | given)
+    sampling_values = settings.sampling(command)
+    for name_of_option in ("temperature", "top_p", "max_tokens"):
+        value = getattr(requests, name_of_option)
+        if value is not None:
+            sampling_values[name_of_option] = value
+    sampling = Sampling(**sampling_values)
     request = settings.request(command)
     return [EndpointOptions(url, model.path, model.name, sampling, limits, arguments, request) for model in models]
 
@@ -363,7 +375,10 @@ def _print_scores(summaries: "list[Summary]", as_json: bool) -> None:
 
     if as_json:
         results = [summary.as_dict() for summary in summaries]
-        print_json(results if len(results) > 1 else results[0])
+        if len(results) == 1:
+            print_json(results[0])
+        else:
+            print_json(results)
         return
     screen = console()
     screen.print(render(summaries, screen.width))

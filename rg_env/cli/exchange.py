@@ -110,7 +110,10 @@ def _export_data_set(kind: "Sft | Dpo", options: DataSetOptions) -> None:
         result = export(dump, kind, out, think=options.think, include_eval=options.include_eval, force=options.force)
     source = f"{counted(result.groups, 'group')} with {counted(result.rollouts, 'rollout')}"
     rows = counted(result.rows, "line")
-    print_line(f"{rows} in {out}, from {source}" if result.rows else f"nothing to export: {source} read")
+    if result.rows:
+        print_line(f"{rows} in {out}, from {source}")
+    else:
+        print_line(f"nothing to export: {source} read")
     for task, count in sorted(result.per_task.items()):
         print_line(f"{count:9,}  {task}")
     if result.left_out.total():
@@ -158,7 +161,10 @@ def _export_records(name: str, selection: Selection, out: Path, force: bool) -> 
     with spinner("reading"):
         result = export_records(dump, DOCUMENTS[name], out, force=force)
     source = f"{counted(result.rollouts, 'rollout')} in {counted(result.groups, 'group')}"
-    print_line(f"{source} in {out}" if result.rollouts else "nothing to export")
+    if result.rollouts:
+        print_line(f"{source} in {out}")
+    else:
+        print_line("nothing to export")
     if result.without_text:
         print_line(f"left out: {counted(result.without_text, 'group')} whose text was not kept")
     print_remarks(dump)

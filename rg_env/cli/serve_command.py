@@ -11,6 +11,7 @@ import typer
 from rg_env.cli.options import Imports, Tasks, import_tasks
 from rg_env.errors import ConfigError, RGEnvError, need
 from rg_env.output import print_line
+from rg_env.wording import counted
 
 if TYPE_CHECKING:
     from rg_env.runner.caller_guarded import Guarded
@@ -96,8 +97,7 @@ def _load(scorer: str, timeout: float, workers: int | str) -> Guarded:
 
 def _counts(scored: Mapping[str, int]) -> str:
     """`3 answers (2 ok, 1 timeout)`."""
-    total = sum(scored.values())
-    answers = f"{total:,} answer{'' if total == 1 else 's'}"
+    answers = counted(sum(scored.values()), "answer")
     parts = ", ".join(f"{count:,} {status}" for status, count in sorted(scored.items()))
     if parts:
         return f"{answers} ({parts})"

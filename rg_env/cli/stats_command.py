@@ -161,9 +161,10 @@ def _json_rows(
     rows: list[dict[str, Any]] = json.loads(frame.write_json())  # by polars: NaN, which JSON lacks, becomes null
     if trainer:
         for row in rows:
+            row["trainer"] = {}
             # An evaluation has a step, too, but the trainer's numbers are those of the training step.
-            is_train = row["phase"] == "train"
-            row["trainer"] = trainer.get((row["run_id"], row["step"]), {}) if is_train else {}
+            if row["phase"] == "train":
+                row["trainer"] = trainer.get((row["run_id"], row["step"]), {})
     if counts is not None:
         key_of = itemgetter(*keys)
         row_of_key = {}
@@ -194,7 +195,9 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
         remark = f"not compared, because the task's options differ: {', '.join(unmatched)}"
     if not shared:
         why = "no question is in both dumps, so there is nothing to compare"
-        raise DumpError(f"{why}; {remark}" if remark else why)
+        if remark:
+            why = f"{why}; {remark}"
+        raise DumpError(why)
     # All questions of a phase first, then the rows that --by asks for; with `--by phase` these are the same rows.
     levels = {tuple(key_columns(level)): level for level in (By.PHASE, options.by)}
     frames = [compare(this, that, level, unmatched=unmatched) for level in levels.values()]
@@ -213,7 +216,9 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
             "questions_shared": shared,
             "unmatched_tasks": unmatched,
         }
-        rows = [row for frame in frames for row in frame.rows(named=True)]
+        rows: list[dict[str, Any]] = []
+        for frame in frames:
+            rows += frame.rows(named=True)
         print_json(facts | {"rows": rows, "flips": flipped})
     else:
         print_line(f"this:  {title}")
@@ -221,12 +226,14 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
         print_line(
             f"{shared:,} questions are in both, of {questions:,} and {questions_other:,}: only these are compared"
         )
-        # By default the comparison chooses its measures itself.
-        shown = options.names or (measures if options.details else ())
+        shown, most_flips = options.names, _FLIPS_SHOWN
+        if options.details:
+            shown, most_flips = shown or measures, len(flipped)
+        # Without names, the comparison chooses its measures itself.
         console().print(render_comparison(*frames, measures=shown))
         for line in LEGEND:
             print_line(line)
-        _print_flips(flipped, len(flipped) if options.details else _FLIPS_SHOWN)
+        _print_flips(flipped, most_flips)
     if remark:
         print_error(remark)
 
@@ -240,9 +247,13 @@ def _title(side: "Dump") -> str:
 def _print_flips(flipped: Sequence[dict[str, Any]], limit: int) -> None:
     """Print the questions that only one side solves, at most `limit` for each side."""
     only = "solves in at least half of its tries, and"
-    # A question is in `flipped` only if the sides differ, so none is in both lists or in neither.
-    only_this = [row for row in flipped if row["this"] > row["other"]]
-    only_other = [row for row in flipped if row["this"] < row["other"]]
+    only_this, only_other = [], []
+    # A question is in `flipped` only if the sides differ, so that one of them solves more.
+    for row in flipped:
+        if row["this"] > row["other"]:
+            only_this.append(row)
+        else:
+            only_other.append(row)
     _print_flips_of(f"this side {only} the other does not", only_this, limit)
     _print_flips_of(f"the other side {only} this one does not", only_other, limit)
 

@@ -12,6 +12,7 @@ from rg_env.cli.base import Command
 from rg_env.cli.options import Imports, JsonFlag, import_tasks
 from rg_env.errors import ConfigError
 from rg_env.output import cell, console, print_fields, print_json, print_line
+from rg_env.wording import yes_or_no
 
 if TYPE_CHECKING:
     from rg_env.tasks.levels import Scale
@@ -64,8 +65,7 @@ def tasks(
     table = Table("task", "category", "mix", "levels", "scorer", "note", box=None, padding=(0, 1, 0, 0))
     table.columns[0].no_wrap = True
     for task in known:
-        in_mix = "yes" if task.in_default_mix else "no"
-        has_levels = "yes" if task.has_levels else "no"
+        in_mix, has_levels = yes_or_no(task.in_default_mix), yes_or_no(task.has_levels)
         table.add_row(cell(task.name), task.category, in_mix, has_levels, task.soundness.value, task.reason)
     console().print(table)
     print_line(f"{len(known)} tasks, {sum(task.in_default_mix for task in known)} in the default mix (mix)")
@@ -88,10 +88,10 @@ def _show_levels(task: str, as_json: bool) -> None:
         for complexity, seconds in zip(_COMPLEXITIES, seconds_of(task), strict=True):
             questions.append(_sample(scale, complexity, seconds))
     if as_json:
-        levels = [
-            {"name": attribute.name, "levels": attribute.values, "lowest": attribute.low, "highest": attribute.high}
-            for attribute in attributes
-        ]
+        levels = []
+        for attribute in attributes:
+            usable = {"lowest": attribute.low, "highest": attribute.high}
+            levels.append({"name": attribute.name, "levels": attribute.values, **usable})
         facts = {"task": task, "has_levels": scale is not None}
         print_json(facts | {"attributes": levels, "cut": cut, "samples": questions})
         return
@@ -102,10 +102,11 @@ def _show_levels(task: str, as_json: bool) -> None:
         return
     table = Table("attribute", "level", "options", "used", box=None)
     for attribute in attributes:
-        # The attribute's name stands in its first row only, as a heading of its levels.
+        heading = attribute.name
         for level, options in enumerate(attribute.values):
-            used = "yes" if attribute.low <= level <= attribute.high else "no"
-            table.add_row(cell("" if level else attribute.name), str(level), cell(_words(options, "=")), used)
+            used = yes_or_no(attribute.low <= level <= attribute.high)
+            table.add_row(cell(heading), str(level), cell(_words(options, "=")), used)
+            heading = ""  # below its first level
     console().print(table)
     _show_base_options(task, cut)
     for sample in questions:

@@ -23,7 +23,7 @@ from rg_env.dump import Dump, Outcome, Run
 from rg_env.dump.run_files import run_names
 from rg_env.scoring.types import MEANINGS
 from rg_env.symptoms import read_symptoms
-from rg_env.wording import counted, visible
+from rg_env.wording import counted, visible, yes_or_no
 
 MAX_GROUPS = 5_000
 """Default maximum number of groups in the browser."""
@@ -121,7 +121,7 @@ def _settings(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for key in path.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None
         if value is True or value is False:
-            yield name, "yes" if value else "no"
+            yield name, yes_or_no(value)
         elif value is not None and not isinstance(value, Mapping):
             yield name, as_text(value)
 
