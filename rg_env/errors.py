@@ -83,10 +83,12 @@ def need_number(
     is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
     ok = is_number and at_least <= value <= at_most and above < value < below  # type: ignore[operator]
     # Only the limits that were given are named.
-    limits = {"of at least": at_least, "above": above, "at most": at_most, "below": below}
-    bounds = " and ".join(f"{words} {limit}" for words, limit in limits.items() if abs(limit) != math.inf)
+    bounds = []
+    for words, limit in {"of at least": at_least, "above": above, "at most": at_most, "below": below}.items():
+        if abs(limit) != math.inf:
+            bounds.append(f"{words} {limit}")
     kind = "whole number" if whole else "number"
-    need(ok, setting, value, f"must be a {kind} {bounds}".rstrip())
+    need(ok, setting, value, f"must be a {kind} {' and '.join(bounds)}".rstrip())
 
 
 def as_typed(value: object) -> str:

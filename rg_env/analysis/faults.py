@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from rg_env.dump.files import list_files
-from rg_env.dump.reader import Dump, open_run
+from rg_env.dump.reader import Dump, open_run_of
 from rg_env.dump.schema import RolloutFacts, RolloutRecord, answered
 from rg_env.scoring.types import MEANINGS, Status, Violation
 from rg_env.wording import counted
@@ -37,7 +36,7 @@ _REMEDIES = {
 
 def explain_zeros(folder: Path, run_id: str) -> str:
     """Return the commonest fault of the responses of a run, as one line; "" if less than half have one."""
-    dump = open_run(*(file.path for file in list_files(folder, run_id)))
+    dump = open_run_of(folder, run_id)
     faults: Counter[str] = Counter()
     for group in dump.ledger():
         faults.update(map(_fault_of, answered(group.rollouts)))

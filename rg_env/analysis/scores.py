@@ -15,8 +15,7 @@ import polars as pl
 from rg_env.analysis.stats import measure, statistics, with_keys
 from rg_env.analysis.tables import figure
 from rg_env.choices import By
-from rg_env.dump.files import list_files
-from rg_env.dump.reader import open_run
+from rg_env.dump.reader import open_run_of
 from rg_env.output import cell, new_table
 from rg_env.wording import rate
 
@@ -75,7 +74,7 @@ def summarize(folder: Path, run_id: str, name: str, planned: int) -> Summary:
     Raises:
         DumpError: it has no responses.
     """
-    dump = open_run(*(file.path for file in list_files(folder, run_id)))
+    dump = open_run_of(folder, run_id)
     measured = measure(dump)
     rows = []
     # An evaluation has one phase and environment, so the rows by phase are a single one, the total.

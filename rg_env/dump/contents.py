@@ -216,9 +216,10 @@ class Contents:
         where = self.place(first.file, first.number)
         record = f"group {name}" if isinstance(name, str) else "this record"
         text = f"{record} again, first in {where}"
-        kind = "duplicate" if is_same else "differs"
-        place = self.place(line.file, line.number)
-        self._wrong[line.file.kind].add(kind, place, text if is_same else f"{text}, which differs")
+        kind = "duplicate"
+        if not is_same:
+            kind, text = "differs", f"{text}, which differs"
+        self._wrong[line.file.kind].add(kind, self.place(line.file, line.number), text)
 
     def _note_attempt(self, group: GroupFacts) -> None:
         """Note what `is_replaced` and the number of lines depend on."""
@@ -233,8 +234,10 @@ class Contents:
 
     def place(self, file: DumpFile, number: int = 0) -> Place:
         """Return a place by the file's name, or by its path if the run has several files of that name."""
-        is_unique = self._names[file.path.name] == 1
-        return Place(file.path.name if is_unique else str(file.path), number)
+        name = file.path.name
+        if self._names[name] != 1:
+            name = str(file.path)
+        return Place(name, number)
 
     # -- what counts
 
@@ -253,7 +256,9 @@ class Contents:
             for file in self.run.files_of(kind):
                 left_out = self._left_out.get(file.path, ())
                 last = self._last_lines.get(file.path, 0)
-                for line in lines_in(file) if last else ():
+                if not last:
+                    continue
+                for line in lines_in(file):
                     # The file of a running writer has grown since the pass: nothing is known of those lines.
                     if line.number > last:
                         break
@@ -279,7 +284,9 @@ class Contents:
         """Return the ids of the groups whose text is there, and that are not in the ledger; none without a ledger."""
         self._scan_once(*TEXT_KINDS, *self._counted_kinds)
         ledger = self._known.get(FileKind.LEDGER, {})
-        return [name for name in self._known.get(_TEXTS, {}) if self.run.has_ledger and name not in ledger]
+        if not self.run.has_ledger:
+            return []
+        return [name for name in self._known.get(_TEXTS, {}) if name not in ledger]
 
     def text(self, group_id: str) -> GroupRecord | None:
         """Return the group with its text, or None if there is none or the file has changed."""
@@ -359,7 +366,9 @@ class Contents:
             return
         if self.state is State.KILLED:
             result.add("no_regular_end", place, "has no regular end: it was killed")
-        for attempt, count in self._noted_lines().items() if self.run.has_ledger else ():
+        if not self.run.has_ledger:
+            return
+        for attempt, count in self._noted_lines().items():
             lacking = count - self._lines_of_attempt[attempt]
             if lacking > 0:
                 text = f"{lacking:,} of {counted(count, 'ledger line')} of attempt {attempt} are missing"

@@ -49,8 +49,12 @@ def schema_of(record: Any) -> dict[str, pl.DataType]:
     """Return the columns of a record's class, without conversations and nested rollouts, and the type of each."""
     described = inspect.type_info(record)
     assert isinstance(described, inspect.StructType)
-    types = {field.name: _type(field.type) for field in described.fields}
-    return {name: dtype for name, dtype in types.items() if dtype is not None}
+    schema = {}
+    for field in described.fields:
+        dtype = _type(field.type)
+        if dtype is not None:
+            schema[field.name] = dtype
+    return schema
 
 
 def _type(kind: inspect.Type) -> pl.DataType | None:
@@ -231,7 +235,9 @@ def parse_condition(text: str) -> Condition:
         raise wrong(f"names no column; {_COLUMNS}")
     for name, words in WORDS.items():
         if not words_compared(text, name) <= {*words}:
-            raise wrong(f"{name} is one of {', '.join(words)}" if words else f"{name} is true or false")
+            if not words:
+                raise wrong(f"{name} is true or false")
+            raise wrong(f"{name} is one of {', '.join(words)}")
     # As in SQL: a row for which the test is unknown does not match.
     test = test.fill_null(False)
     try:

@@ -236,8 +236,12 @@ def attempts_of(manifest: Mapping[str, Any] | None) -> list[dict[str, Any]]:
 
 def missing_groups(manifest: Mapping[str, Any] | None) -> int:
     """Return the number of groups that could not be written."""
-    counts = [attempt.get("missing_groups") for attempt in attempts_of(manifest)]
-    return sum(count for count in counts if isinstance(count, int))
+    missing = 0
+    for attempt in attempts_of(manifest):
+        count = attempt.get("missing_groups")
+        if isinstance(count, int):
+            missing += count
+    return missing
 
 
 def state_of(folders: Iterable[Path], run_id: str, manifest: Mapping[str, Any] | None) -> State:
@@ -258,8 +262,10 @@ def state_of(folders: Iterable[Path], run_id: str, manifest: Mapping[str, Any] |
 
 def merge_manifests(manifests: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """One manifest of a run that went on in another folder: that of its last attempt, with the attempts of all."""
-    if len(manifests) <= 1:
-        return manifests[0] if manifests else None
+    if not manifests:
+        return None
+    if len(manifests) == 1:
+        return manifests[0]
     last = max(manifests, key=_last_attempt)
     # The folder of the last attempt may lack the earlier ones, which were written elsewhere.
     entries: dict[Any, dict[str, Any]] = {}

@@ -188,7 +188,10 @@ def finish_leftovers(folder: Path, run_id: str) -> None:
     # Groups with a text and without a ledger line. Only open files can have them: a writer finishes a file of texts
     # after the ledger has the lines of all its groups.
     texts = [file for file in open_files if file.kind.holds_text]
-    orphans = {name: (file, offset) for file in texts for name, offset in _groups_in(file).items()}
+    orphans = {}
+    for file in texts:
+        for name, offset in _groups_in(file).items():
+            orphans[name] = (file, offset)
     for file in reversed(files):  # the ledger is last, and the lines of these groups are most likely at its end
         if orphans and file.kind is FileKind.LEDGER and file.path.exists():
             for name in _groups_in(file):

@@ -20,7 +20,7 @@ import msgspec
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
 from rg_env.dump.contents import Contents, Findings, findings_of
-from rg_env.dump.files import DumpFile, Line
+from rg_env.dump.files import DumpFile, Line, list_files
 from rg_env.dump.manifest import attempts_of, settings_in
 from rg_env.dump.run_files import Run, find_runs, run_names
 from rg_env.dump.schema import (
@@ -71,15 +71,18 @@ class Dump:
 
     def __repr__(self) -> str:
         """Three lines: the runs, their files, and how to read them."""
-        files = [file for run in self.runs for file in run.files]
         names = list(self.names.values())
-        shown = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
-        files_by_kind = Counter(file.kind for file in files)
+        shown = ", ".join(names[:_NAMES_SHOWN])
+        if len(names) > _NAMES_SHOWN:
+            shown += ", …"
+        files_by_kind: Counter[FileKind] = Counter()
+        for run in self.runs:
+            files_by_kind.update(file.kind for file in run.files)
         kinds = ", ".join(f"{count} {kind}" for kind, count in files_by_kind.items())
         ledgers = sum(run.has_ledger for run in self.runs)
         lines = (
             f"Dump of {counted(len(names), 'run')}: {shown}",
-            f"{len(files)} files: {kinds}; runs with a ledger: {ledgers}",
+            f"{files_by_kind.total()} files: {kinds}; runs with a ledger: {ledgers}",
             "one row per rollout: scan(), ledger_frame(); texts: groups(), rollouts()",
         )
         return "\n".join(visible(line, one_line=True) for line in lines)
@@ -112,19 +115,24 @@ class Dump:
         complete = [self._contents_of(run).is_complete for run in self.runs]
         if False in complete:
             return False
-        return None if None in complete else True
+        if None in complete:
+            return None
+        return True
 
     # -- settings
 
     @cached_property
     def settings(self) -> dict[tuple[str, int], RGDumpConfig]:
         """The settings of every attempt whose manifest has them, by run id and attempt."""
-        described = [(run.run_id, entry) for run in self.runs for entry in attempts_of(run.manifest)]
-        return {
-            (run_id, entry["attempt"]): settings
-            for run_id, entry in described
-            if isinstance(entry.get("attempt"), int) and (settings := settings_in(entry))
-        }
+        settings = {}
+        for run in self.runs:
+            for entry in attempts_of(run.manifest):
+                of_attempt = None
+                if isinstance(entry.get("attempt"), int):
+                    of_attempt = settings_in(entry)
+                if of_attempt:
+                    settings[run.run_id, entry["attempt"]] = of_attempt
+        return settings
 
     def settings_for(self, group: GroupFacts) -> RGDumpConfig:
         """Return the settings with which a group was recorded. Where no manifest has them, the defaults; for a group of
@@ -197,7 +205,9 @@ class Dump:
 
     def only_texts(self) -> Iterator[tuple[str, str]]:
         """Run id and group id of the groups with a text that the ledger of their run lacks."""
-        return ((run.run_id, name) for run in self.runs for name in self._contents_of(run).only_texts())
+        for run in self.runs:
+            for name in self._contents_of(run).only_texts():
+                yield run.run_id, name
 
     def rollouts(self) -> Iterator[tuple[GroupRecord, RolloutRecord]]:
         """Every rollout whose text was kept, with its group. Errors as `groups`."""
@@ -246,10 +256,9 @@ class Dump:
             columns = TEXT_SCHEMA if texts else SCHEMA
         names = list(columns)
         tests = [condition.test for condition in self.conditions]
-        # The columns that the conditions need; the task, too, for the message if no row passes.
-        tested: list[str] = ["task"] if tests else []
-        for condition in self.conditions:
-            tested += condition.columns
+        tested = self._tested_columns()
+        if tests:
+            tested = ["task", *tested]  # for the message if no row passes
         matches = not tests
         for run in self.runs:
             for frame in self._frames_of(run, list(dict.fromkeys([*names, *tested])), texts):
@@ -306,9 +315,19 @@ class Dump:
 
     def files_to_read(self, *, texts: bool = False) -> list[DumpFile]:
         """Return the files that `scan` reads."""
-        return [file for run in self.runs for file in run.files_of(*run.kinds_for_frames(texts=texts))]
+        files = []
+        for run in self.runs:
+            files += run.files_of(*run.kinds_for_frames(texts=texts))
+        return files
 
     # -- inside
+
+    def _tested_columns(self) -> list[str]:
+        """Return the columns that the conditions need."""
+        columns: dict[str, None] = {}  # each once, in the order of the conditions
+        for condition in self.conditions:
+            columns |= dict.fromkeys(condition.columns)
+        return list(columns)
 
     def _contents_of(self, run: Run) -> Contents:
         """Return what the run's files hold; shared by all parts of a dump."""
@@ -328,7 +347,7 @@ class Dump:
         """Yield the groups in these lines, with the rollouts that match the conditions."""
         from rg_env.dump.frames import all_of, rollouts_frame
 
-        tested = list(dict.fromkeys(name for condition in self.conditions for name in condition.columns))
+        tested = self._tested_columns()
         tests = [condition.test for condition in self.conditions]
         has_match = False
         for batch in _batches(lines):
@@ -383,9 +402,19 @@ def open_run(*paths: str | Path) -> Dump:
     return Dump(find_runs(paths))
 
 
+def open_run_of(folder: str | Path, run_id: str) -> Dump:
+    """Open a single run, in a folder that may hold others; without files of this run, a dump of no runs."""
+    paths = [file.path for file in list_files(Path(folder), run_id)]
+    if not paths:
+        return Dump(())
+    return open_run(*paths)
+
+
 def _size(record: Any) -> int:
     """Return the number of rollouts of a group."""
-    return len(record.repetition if isinstance(record, LedgerRecord) else record.rollouts)
+    if isinstance(record, LedgerRecord):
+        return len(record.repetition)
+    return len(record.rollouts)
 
 
 def _only(group: Any, numbers: Collection[int]) -> Any:

@@ -48,7 +48,8 @@ class Run:
     def model(self) -> str:
         """The model's name, without folders if it is a path on this machine; empty if unknown."""
         name = str((self.manifest or {}).get("model") or "")
-        return PurePath(name).name if PurePath(name).is_absolute() else name
+        path = PurePath(name)
+        return path.name if path.is_absolute() else name
 
     @property
     def folder(self) -> str:
@@ -87,10 +88,13 @@ def run_names(runs: Iterable[Run]) -> dict[str, str]:
     choices = [both]
     if len(runs) > 1:
         choices = [[run.model for run in runs], [run.folder for run in runs], both]
-    # The first choice that is known of every run and different for each.
-    ids = [run.run_id for run in runs]
-    names = next((labels for labels in choices if len(set(labels)) == len(labels) and all(labels)), ids)
-    return {run_id: visible(name, one_line=True) for run_id, name in zip(ids, names, strict=True)}
+    names = [run.run_id for run in runs]
+    for labels in choices:
+        is_different = len(set(labels)) == len(labels)
+        if is_different and all(labels):  # known of every run
+            names = labels
+            break
+    return {run.run_id: visible(name, one_line=True) for run, name in zip(runs, names, strict=True)}
 
 
 def _model_and_folder(run: Run) -> str:
@@ -107,12 +111,14 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
     """
     if not paths:
         raise DumpError("no dump folder or file was given")
-    listed = [file for path in map(Path, paths) for file in _files_at(path)]
-    run_ids = dict.fromkeys(file.run_id for file in listed)
-    numbers = {run_id: number for number, run_id in enumerate(run_ids)}
     kinds = list(FileKind)
+    numbers: dict[str, int] = {}  # of the runs, in the order of arguments
     # A folder that is named twice, or by a link, is the same files. Of copies, the order of arguments decides nothing.
-    files = {os.path.realpath(file.path): file for file in listed}
+    files: dict[str, DumpFile] = {}
+    for name in paths:
+        for file in _files_at(Path(name)):
+            numbers.setdefault(file.run_id, len(numbers))
+            files[os.path.realpath(file.path)] = file
 
     def order(item: tuple[str, DumpFile]) -> tuple[int, int, int, str]:
         path, file = item
@@ -124,9 +130,11 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
     # Sorted by run: each run is one piece.
     for run_id, group in groupby(in_order, key=lambda file: file.run_id):
         of_run = tuple(group)
-        folders = dict.fromkeys(file.path.parent for file in of_run)
-        manifests = [read_manifest(folder, run_id) for folder in folders]
-        runs.append(Run(run_id, of_run, merge_manifests([manifest for manifest in manifests if manifest])))
+        manifests = []
+        for folder in dict.fromkeys(file.path.parent for file in of_run):
+            if manifest := read_manifest(folder, run_id):
+                manifests.append(manifest)
+        runs.append(Run(run_id, of_run, merge_manifests(manifests)))
     return tuple(runs)
 
 
@@ -164,6 +172,11 @@ def _files_at(path: Path) -> Sequence[DumpFile]:
     return [file]
 
 
+def _is_of_dump(path: Path) -> bool:
+    """Return whether a path has the name of a dump's file or manifest."""
+    return bool(parse_name(path)) or path.name.startswith(manifest_name("").removesuffix(".json"))
+
+
 def dump_folders(folder: Path, depth: int = 3) -> list[Path]:
     """Return the folders with files of a dump in a folder, itself included, at most `depth` levels down, each once:
     under its own name rather than that of a link. Folders that cannot be read are left out.
@@ -178,9 +191,11 @@ def dump_folders(folder: Path, depth: int = 3) -> list[Path]:
         with suppress(OSError):
             # Links last: what they lead to has been seen under its own name by then.
             paths = sorted(folder.iterdir(), key=lambda path: (path.is_symlink(), path.name))
-        if any(parse_name(path) or path.name.startswith(manifest_name("").removesuffix(".json")) for path in paths):
+        if any(map(_is_of_dump, paths)):
             yield folder
-        for path in paths if depth else ():
+        if not depth:
+            return
+        for path in paths:
             if path.is_dir():
                 yield from search(path, depth - 1)
 

@@ -163,9 +163,11 @@ class DumpWriter:
     @property
     def progress(self) -> str:
         """How full the two files of Atropos' are: `current files: 40/100 above the threshold, 12/100 all wrong`."""
-        names = {FileKind.ROLLOUTS: "above the threshold", FileKind.FAILED: "all wrong"}
-        full = (f"{self._files[kind].lines}/{self._files[kind].limit} {name}" for kind, name in names.items())
-        return f"current files: {', '.join(full)}"
+        parts = []
+        for kind, name in {FileKind.ROLLOUTS: "above the threshold", FileKind.FAILED: "all wrong"}.items():
+            file = self._files[kind]
+            parts.append(f"{file.lines}/{file.limit} {name}")
+        return f"current files: {', '.join(parts)}"
 
     @property
     def is_closed(self) -> bool:
@@ -273,8 +275,9 @@ class DumpWriter:
                     logger.opt(exception=error).error("dump: 1 record refused, it cannot be written as JSON")
                     self._refused.add(getattr(self._waiting[0], "group_id", ""))
                 self._waiting.popleft()
-            for file in self._files.values() if self._config.dump_fsync else ():
-                file.sync()
+            if self._config.dump_fsync:
+                for file in self._files.values():
+                    file.sync()
         except Exception as error:  # training and this thread continue after any error
             if not self._is_failing:
                 message = "dump: {} not on disk ({}); training continues, and every next write tries again"
@@ -354,6 +357,11 @@ class DumpWriter:
 
 def _size(record: Record) -> int:
     """About how much memory the record takes in bytes, with a text that it has several times counted once."""
-    rollouts = record.rollouts if isinstance(record, GroupRecord) else ()
-    messages = (message for rollout in rollouts for message in rollout.conversation)
-    return sum({id(text): sys.getsizeof(text) for message in messages for text in message.values()}.values())
+    if not isinstance(record, GroupRecord):
+        return 0
+    sizes: dict[int, int] = {}
+    for rollout in record.rollouts:
+        for message in rollout.conversation:
+            for text in message.values():
+                sizes[id(text)] = sys.getsizeof(text)
+    return sum(sizes.values())

@@ -28,7 +28,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, Phase, check_folder, new_run_id, write_manifest
 from rg_env.dump.files import list_files, runs_with_manifest
 from rg_env.dump.manifest import note_in_manifest, read_manifest
-from rg_env.dump.reader import Dump, open_run
+from rg_env.dump.reader import Dump, open_run_of
 from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutRecord, answered
 from rg_env.errors import ConfigError, MissingGroupsError, RGEnvError, as_typed, one_line
 from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, RequestLimits, Sampling, base_url
@@ -185,11 +185,10 @@ class Answers:
     @classmethod
     def of_run(cls, folder: Path, run_id: str) -> Answers:
         """Count what the ledger has."""
-        files = [file.path for file in list_files(folder, run_id)]
         complete: set[int] = set()
         partial: dict[int, LedgerRecord] = {}
         responses = 0
-        for group in open_run(*files).ledger() if files else ():
+        for group in open_run_of(folder, run_id).ledger():
             rollouts = group.rollouts
             count = len(answered(rollouts))
             responses += count
@@ -526,7 +525,7 @@ class _Attempt:
 
     @cached_property
     def earlier_texts(self) -> Dump:
-        return open_run(*(file.path for file in list_files(self.job.folder, self.run_id)))
+        return open_run_of(self.job.folder, self.run_id)
 
     async def ask_in_turn(self, numbers: Iterator[int]) -> None:
         """Ask one question after the other, until there is a reason to stop."""

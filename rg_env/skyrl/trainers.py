@@ -29,9 +29,9 @@ from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
 from torch.utils.data import DataLoader
 
 from rg_env.dataset import EvalSet
-from rg_env.dump import DumpWriter, GroupRecord, TrainedRecord, close_all, open_run
-from rg_env.dump.files import list_files
+from rg_env.dump import DumpWriter, GroupRecord, TrainedRecord, close_all
 from rg_env.dump.manifest import note_in_manifest
+from rg_env.dump.reader import open_run_of
 from rg_env.dump.schema import RG_DUMP
 from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.skyrl.canaries import Canaries, first_items
@@ -310,10 +310,9 @@ class RGTrainerMixin(RecordingTrainer):
     def _read_watched(self, last_step: int) -> None:
         """Take over what earlier attempts recorded, up to the checkpoint: a collapse is a fall from the first steps."""
         writer: DumpWriter | None = self.generator.writer
-        files = [] if writer is None else list_files(writer.folder, writer.run_id)
-        if not files:
+        if writer is None:
             return
-        for record in open_run(*(file.path for file in files)).steps():
+        for record in open_run_of(writer.folder, writer.run_id).steps():
             # Later steps are trained again.
             if record.step <= last_step:
                 metrics = dict(zip(record.name, record.value, strict=True))

@@ -232,13 +232,12 @@ def _about_dump(facts: Mapping[str, Any], *, with_table: bool) -> Iterator[Rende
 
     from rg_env.analysis import statistics
     from rg_env.analysis.tables import render_table
-    from rg_env.dump import open_run
-    from rg_env.dump.files import list_files
+    from rg_env.dump.reader import open_run_of
 
     phase, by = ("eval", "step") if "evaluation" in facts else ("train", "phase")
     folder, why_no_texts = shlex.quote(short_path(facts["dump"])), None
     with suppress(RGEnvError, OSError):  # nothing can be counted
-        dump = open_run(*(file.path for file in list_files(Path(facts["dump"]), facts["run_id"])))
+        dump = open_run_of(facts["dump"], facts["run_id"])
         why_no_texts = dump.why_no_texts()
         if with_table:
             rows = statistics(dump.where([f"phase = '{phase}'"]), by)
