@@ -125,7 +125,10 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
     except BaseException:
         # Also for Ctrl-C, so that no draft is left.
         with suppress(OSError):
-            shutil.rmtree(draft) if draft.is_dir() else draft.unlink(missing_ok=True)
+            if draft.is_dir():
+                shutil.rmtree(draft)
+            else:
+                draft.unlink(missing_ok=True)
         raise
 
 

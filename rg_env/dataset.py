@@ -347,7 +347,7 @@ class ReasoningGymDataset(Rows):
 
     def __repr__(self) -> str:
         names, source = [task.name for task in self.mix.tasks], self._source
-        tasks = names
+        tasks = repr(names)
         if len(names) > _NAMES_SHOWN:
             tasks = f"<{len(names)} tasks>"
         level = ""

@@ -7,7 +7,6 @@ written. Needs no SkyRL. Not covered: which settings exist (`rg_env.config`, `rg
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 import types
 import typing
@@ -28,13 +27,20 @@ def setting(default: Any, **limits: Any) -> Any:
 
 def value_of(cfg: Any, name: str) -> Any:
     """Return the value of a dotted setting; None inside a group that is null."""
-    return functools.reduce(lambda group, name: None if group is None else getattr(group, name), name.split("."), cfg)
+    value = cfg
+    for part in name.split("."):
+        if value is None:
+            return None
+        value = getattr(value, part)
+    return value
 
 
 def set_value(cfg: Any, name: str, value: Any) -> None:
     """Set a dotted setting."""
     group, _, leaf = name.rpartition(".")
-    setattr(value_of(cfg, group) if group else cfg, leaf, value)
+    if group:
+        cfg = value_of(cfg, group)
+    setattr(cfg, leaf, value)
 
 
 def fields_of(config: Any, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field[Any]]]:
@@ -68,7 +74,9 @@ def check_value(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> 
     is_union = isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union
     kinds = set(typing.get_args(kind)) if is_union else {kind}
     is_number = bool({int, float} & kinds)
-    choices = typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else limits.get("choices", ())
+    choices = limits.get("choices", ())
+    if typing.get_origin(kind) is typing.Literal:
+        choices = typing.get_args(kind)
     collection = next((option for option in kinds if (typing.get_origin(option) or option) in (list, dict)), None)
     if value is None:
         need({Any, type(None)} & kinds, name, value, "must have a value")
@@ -77,7 +85,10 @@ def check_value(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> 
     elif collection:
         _check_items(name, value, collection, limits)
     elif choices and (isinstance(value, str) or not is_number):
-        _check_choice(name, value, choices, f", or a {'' if float in kinds else 'whole '}number" if is_number else "")
+        or_number = ""
+        if is_number:
+            or_number = ", or a number" if float in kinds else ", or a whole number"
+        _check_choice(name, value, choices, or_number)
     elif is_number:
         bounds = {name: limit for name, limit in limits.items() if name != "choices"}
         need_number(name, value, whole=float not in kinds, **bounds)
@@ -150,10 +161,15 @@ def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for name, value in _flatten(content, "", is_setting):
         # A group that is given as a whole and in parts is a setting given twice, too.
-        if any(f"{name}.".startswith(f"{other}.") or f"{other}.".startswith(f"{name}.") for other in settings):
+        if any(_is_within(name, other) or _is_within(other, name) for other in settings):
             raise ConfigError(f"{path}: {name} is given twice; leave one out")
         settings[name] = value
     return settings
+
+
+def _is_within(name: str, group: str) -> bool:
+    """Return whether a setting is the group itself or in it."""
+    return f"{name}.".startswith(f"{group}.")
 
 
 RECIPES = Path(__file__).parents[1] / "configs"

@@ -74,6 +74,7 @@ def render_table(
         columns: names of the columns to show; by default the main ones.
         names: of the runs, by run id.
     """
+    shown: dict[str, Show]
     if columns:
         shown = {name: partial(_figure, name) for name in columns}
     else:
@@ -111,7 +112,7 @@ def render_details(
     """Yield all statistics with their confidence intervals, one table per row; `trainer` is from `step_numbers`."""
     for row in frame.iter_rows(named=True):
         # No step has the number -1: rows that are not by step get none of the trainer's numbers.
-        numbers = {}
+        numbers: Mapping[str, float | None] = {}
         if row["phase"] == Phase.TRAIN:
             numbers = trainer.get((row["run_id"], row.get("step", -1)), {})
         title = cell(_name_of(row, _keys(frame), names))

@@ -276,7 +276,9 @@ def _choose(
     logits: torch.Tensor, rows: list[_Row], params: SamplingParams, ends: list[int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the next token of each row and its logprob under the whole distribution; both of shape [rows]."""
-    logprobs = (logits if params.temperature < GREEDY_BELOW else logits / params.temperature).log_softmax(-1)
+    if params.temperature >= GREEDY_BELOW:
+        logits = logits / params.temperature
+    logprobs = logits.log_softmax(-1)
     allowed = logprobs
     if not rows[0].tokens:  # all rows of a batch start together; the first token must not end a response
         allowed = allowed.clone()

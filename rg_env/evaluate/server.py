@@ -161,11 +161,14 @@ def program_for(model: str) -> Program:
     """
     python, on_gpu = sys.executable, Path("/dev/nvidiactl").exists()
     if importlib.util.find_spec("vllm"):
+        module = ["vllm.entrypoints.cli.main", "serve"]
+        plain: list[str] = []
+        environment: dict[str, str] = {}
         # `vllm serve` needs the distribution `vllm`; the one for CPUs has another name.
-        is_cpu = not any(importlib.metadata.distributions(name="vllm"))
-        module = ["vllm.entrypoints.openai.api_server", "--model"] if is_cpu else ["vllm.entrypoints.cli.main", "serve"]
-        plain = ["--dtype", "float32", "--enforce-eager"] if is_cpu else []
-        environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "TORCHDYNAMO_DISABLE": "1"} if is_cpu else {}
+        if not any(importlib.metadata.distributions(name="vllm")):
+            module = ["vllm.entrypoints.openai.api_server", "--model"]
+            plain = ["--dtype", "float32", "--enforce-eager"]
+            environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "TORCHDYNAMO_DISABLE": "1"}
         # `--generation-config vllm`: no defaults of sampling from the model's own generation_config.json.
         command = [python, "-m", *module, model, "--generation-config", "vllm", *plain]
         return Program("vLLM", command, 32, {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", **environment})

@@ -47,7 +47,7 @@ def get_objects(value: Any, path: str) -> list[dict[str, Any]]:
 
 def get_reward(value: Any, path: str) -> float:
     """Return the number at a path; NaN if there is none, or one so large that sums of such numbers are infinite."""
-    number = get(value, path, float)
+    number: float | None = get(value, path, float)
     if number is not None and abs(number) < 1e300:
         return number
     return math.nan
@@ -62,10 +62,13 @@ def as_messages(messages: Iterable[Any]) -> list[dict[str, Any]]:
         content = get(message, "content", str | list[dict[str, Any]])
         # Both forms of OpenAI's messages: a text, or a list of texts and images.
         pieces = content if isinstance(content, list) else [{"text": content}]
-        calls = [get(call, "function") or call for call in get_objects(message, "tool_calls")]
-        lines = [f"<think>{reasoning}</think>"] if reasoning else []
-        lines += [_piece_text(piece) for piece in pieces]
-        lines += [f"[tool_call {json.dumps(call, ensure_ascii=False)}]" for call in calls]
+        calls = []
+        for call in get_objects(message, "tool_calls"):
+            function = get(call, "function") or call
+            calls.append(f"[tool_call {json.dumps(function, ensure_ascii=False)}]")
+        lines = [*map(_piece_text, pieces), *calls]
+        if reasoning:
+            lines.insert(0, f"<think>{reasoning}</think>")
         result.append({"role": get(message, "role"), "content": "\n".join(filter(None, lines))})
     return result
 

@@ -29,13 +29,15 @@ def episode_of(group: GroupRecord, rollout: RolloutRecord, model: str) -> dict[s
     # A graph without branches: each message has the one before it as its parent.
     nodes: list[dict[str, Any]] = []
     asked = len(rollout.prompt)
+    parent: int | None = None
     for number, message in enumerate(rollout.conversation):
         role = message["role"] if message["role"] in _ROLES else "user"
         content = {"role": role, "content": message["content"]}
         if role == "tool":  # verifiers wants the id of the call, which dumps do not have
             content["tool_call_id"] = ""
         sampled = number >= asked and role == "assistant"
-        nodes.append({"parent": number - 1 if number else None, "message": content, "sampled": sampled})
+        nodes.append({"parent": parent, "message": content, "sampled": sampled})
+        parent = number
     # A call for each turn of the model; why it stopped is known of the last one only.
     calls = [{"node": number, "model": model or None} for number, node in enumerate(nodes) if node["sampled"]]
     if calls and rollout.stop_reason in _REASONS:
@@ -45,7 +47,9 @@ def episode_of(group: GroupRecord, rollout: RolloutRecord, model: str) -> dict[s
     run: dict[str, Any] = {"type": "eval", "id": group.run_id}
     if group.phase == Phase.TRAIN and group.step is not None:
         run |= {"type": "train", "work": {"type": "train", "step": group.step}}
-    is_known = ok and not math.isnan(rollout.reward)
+    reward = None
+    if ok and not math.isnan(rollout.reward):
+        reward = {"score": rollout.reward}
     trace = {
         "version": VERSION,
         "id": f"{group.group_id}#{rollout.repetition}",
@@ -54,7 +58,7 @@ def episode_of(group: GroupRecord, rollout: RolloutRecord, model: str) -> dict[s
         "agent": {"config": {"model": model or None}},
         "nodes": nodes,
         "calls": calls,
-        "rewards": {"reward": {"score": rollout.reward} if is_known else None},
+        "rewards": {"reward": reward},
         "info": {"rl": carried(group, rollout)},
         "is_completed": True,
         "ok": ok,
@@ -85,8 +89,11 @@ def episode_rows(episode: dict[str, Any], path: Path, place: int) -> Iterator[Gr
         versions = [get(episode, f"run.work.policy.{end}", int) for end in ("start", "end")]
         # A single version, or the first and the last one if the policy was updated during the episode.
         names = [str(version) for version in dict.fromkeys(versions) if version is not None]
+        response_tokens = None
+        if tokens and None not in tokens:
+            response_tokens = sum(tokens)
         facts = {
-            "response_tokens": sum(tokens) if tokens and None not in tokens else None,
+            "response_tokens": response_tokens,
             "stop_reason": reason,
             "truncated": reason == "length" or trace.get("stop_condition") in _LIMITS,
             "policy_version": "-".join(names),

@@ -110,9 +110,12 @@ def number_of(value: Any) -> float | None:
     >>> number_of(True), number_of(Decimal("0.5")), number_of(float("nan")), number_of("1.0")
     (1.0, 0.5, None, None)
     """
-    value = value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value  # NumPy, torch
+    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:  # a scalar of NumPy or torch
+        value = value.item()
     if not isinstance(value, (numbers.Real, Decimal)):
         return None
     with suppress(OverflowError, ValueError):  # a signaling NaN
-        return number if math.isfinite(number := float(value)) else None
+        number = float(value)
+        if math.isfinite(number):
+            return number
     return None

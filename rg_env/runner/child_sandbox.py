@@ -221,7 +221,9 @@ def make_ruleset(readable: list[str]) -> int:
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
             try:
-                rights = _READ_FILE | (_READ_DIR if stat.S_ISDIR(os.fstat(parent).st_mode) else 0)
+                rights = _READ_FILE
+                if stat.S_ISDIR(os.fstat(parent).st_mode):
+                    rights |= _READ_DIR
                 _landlock(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, struct.pack("=Qi", rights, parent), 0)
             finally:
                 os.close(parent)

@@ -28,8 +28,13 @@ def die_with_parent(signum: int = signal.SIGKILL) -> None:
 
 def usable_cores() -> int:
     """Number of cores that this process may use, by its affinity and its control groups' CPU quotas; at least 1."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([cores, *(int(quota) for quota in _quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")))]))
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    for quota in _quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")):
+        cores = min(cores, int(quota))
+    return max(1, cores)
 
 
 def workers_for(setting: int | str, cores: int) -> int:
@@ -60,7 +65,8 @@ def _quotas(groups: Path, mount: Path) -> Iterator[float]:
             for place in (folder, *folder.parents):
                 with suppress(OSError, ValueError):
                     if controllers:
-                        used, period = ((place / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+                        used = (place / "cpu.cfs_quota_us").read_text()
+                        period = (place / "cpu.cfs_period_us").read_text()
                     else:
                         used, period = (place / "cpu.max").read_text().split()
                     if float(used) > 0:  # a ValueError is `max`

@@ -150,7 +150,9 @@ class Server:
         # What a scorer prints goes nowhere: it could fill the server's file, or be taken for its last words.
         for fd in (0, 1, 2):
             os.dup2(self._nowhere, fd)
-        missing = self._sandbox.enter(*self._limits) if self._limits[0] else {}
+        missing: dict[str, str] = {}
+        if self._limits[0]:  # else without a sandbox
+            missing = self._sandbox.enter(*self._limits)
         if self._answerers:
             random.setstate(self._random_state)  # Python seeds anew after a fork; then equal calls had unequal values
         send(connection, [os.getpid(), missing, bool(self._answerers)])
@@ -174,7 +176,9 @@ def _import(name: str) -> None:
     except Exception as error:
         # The line of the module that failed, not of the machinery that imports it.
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
-        place = f"{frames[-1].filename}:{frames[-1].lineno}: " if len(frames) > 1 else ""
+        place = ""
+        if len(frames) > 1:
+            place = f"{frames[-1].filename}:{frames[-1].lineno}: "
         raise ImportError(f"{place}{describe(error)}") from error
 
 
@@ -212,7 +216,9 @@ def _exit(error: BaseException) -> NoReturn:
     # `sys.exit` would wait for these threads.
     sys.stderr.write(f"{one_line(error)}\n")
     sys.stderr.flush()
-    os._exit(CANNOT_SERVE_NOW if _may_pass(error) else CANNOT_SERVE)
+    if _may_pass(error):
+        os._exit(CANNOT_SERVE_NOW)
+    os._exit(CANNOT_SERVE)
 
 
 if __name__ == "__main__":

@@ -120,9 +120,13 @@ def _swap_letters(entry: Entry) -> Iterator[str]:
 def _change_letter_by_letter(entry: Entry) -> Iterator[str]:
     """One letter of the goal after the other, from the left or from the right, words or not."""
     # At most 100 letters: the answer grows with their square, and an entry may come from anywhere.
-    start, goal = (entry["metadata"][name][:100] for name in ("start_word", "end_word"))
-    from_left = [goal[:count] + start[count:] for count in range(len(goal) + 1)]
-    from_right = [start[:count] + goal[count:] for count in range(len(goal), -1, -1)]
+    start = entry["metadata"]["start_word"][:100]
+    goal = entry["metadata"]["end_word"][:100]
+    from_left, from_right = [], []
+    for count in range(len(goal) + 1):
+        kept = len(goal) - count
+        from_left.append(goal[:count] + start[count:])
+        from_right.append(start[:kept] + goal[kept:])
     # Each word once, in order.
     yield ",".join(dict.fromkeys(from_left))
     yield ",".join(dict.fromkeys(from_right))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from typing import NamedTuple
 
 from rg_env.choices import ResponseFormat
 from rg_env.errors import refuse
@@ -97,7 +98,9 @@ def _parse_strict(text: str, think_from: int | None, max_answer_chars: int) -> P
     if "<answer>" in names[think_end:]:
         opening = names.index("<answer>", think_end)
         is_closed = "</answer>" in names[opening:]
-        end = tags[names.index("</answer>", opening)][1].start if is_closed else len(text)
+        end = len(text)
+        if is_closed:
+            end = tags[names.index("</answer>", opening)][1].start
         answer_span = Span(tags[opening][1].end, end)
         answer = text[slice(*answer_span)].strip()
 
@@ -117,11 +120,18 @@ def _parse_strict(text: str, think_from: int | None, max_answer_chars: int) -> P
     return ParsedResponse(text[slice(*think)].strip(), None if violation else answer, violation, think, answer_span)
 
 
+class _Answers(NamedTuple):
+    """The answer blocks outside of closed think blocks: how many are closed, and whether one more is open."""
+
+    closed: int = 0
+    is_open: bool = False
+
+
 def _parse_lenient(text: str, think_from: int | None, max_answer_chars: int) -> ParsedResponse:
     thinks: list[Span] = []
     answer_span: Span | None = None
     answer_from: int | None = None
-    outside = before_think = (0, False)  # of closed think blocks: how many answer blocks, and whether one more is open
+    outside = before_think = _Answers()
     for name, tag in _tags(text, ResponseFormat.LENIENT):
         # What a closed think block mentions does not count: the state from before it comes back.
         if name == "<think>" and think_from is None:
@@ -130,30 +140,37 @@ def _parse_lenient(text: str, think_from: int | None, max_answer_chars: int) -> 
             thinks.append(Span(think_from, tag.start))
             think_from, outside = None, before_think
         elif name == "<answer>":
-            answer_from, outside = tag.end, (outside[0], True)
+            answer_from, outside = tag.end, _Answers(outside.closed, is_open=True)
         elif name == "</answer>":
-            outside = (outside[0] + outside[1], False)
+            if outside.is_open:
+                outside = _Answers(outside.closed + 1)
             if answer_from is not None:
                 answer_span, answer_from = Span(answer_from, tag.start), None
 
-    think = text[slice(*thinks[0])].strip() if len(thinks) == 1 else None
+    think = None
+    if len(thinks) == 1:
+        think = text[slice(*thinks[0])].strip()
     # The answer is inside the think block, or the other way round: the text would have both.
     if thinks and answer_span and thinks[0].start < answer_span.end and answer_span.start < thinks[0].end:
         think = None
-    answer = text[slice(*answer_span)].strip() if answer_span else ""
-    if outside[0] > 1:
-        violation: Violation | None = Violation.MULTIPLE_ANSWERS
+    answer: str | None = None
+    violation: Violation | None = None
+    if outside.closed > 1:
+        violation = Violation.MULTIPLE_ANSWERS
     elif answer_span:
+        answer = text[slice(*answer_span)].strip()
         violation = _violation_inside(answer, max_answer_chars)
+    elif answer_from is None:
+        violation = Violation.NO_ANSWER
     else:
-        violation = Violation.NO_ANSWER if answer_from is None else Violation.UNCLOSED_ANSWER
-        answer_span = None if answer_from is None else Span(answer_from, len(text))
+        violation = Violation.UNCLOSED_ANSWER
+        answer_span = Span(answer_from, len(text))
+    if violation:
+        answer = None
     if think_from is not None:
         thinks.append(Span(think_from, len(text)))
     think_span = thinks[0] if thinks else None
-    return ParsedResponse(
-        think, None if violation else answer, violation, think_span, answer_span, ResponseFormat.LENIENT
-    )
+    return ParsedResponse(think, answer, violation, think_span, answer_span, ResponseFormat.LENIENT)
 
 
 def _violation_inside(answer: str, max_answer_chars: int) -> Violation | None:

@@ -205,7 +205,8 @@ class Canaries:
         return None
 
     def _make(self, item: Item, text: str, own: str, *, is_right: bool) -> Canary | None:
-        if not own or item.task in (self._without_right if is_right else self._without_wrong):
+        without = self._without_right if is_right else self._without_wrong
+        if not own or item.task in without:
             return None
         answer = own if is_right else self._other_answer(item)
         if answer is None:

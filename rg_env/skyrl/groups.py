@@ -218,12 +218,21 @@ def _names_and_rows(batch: GeneratorInput, output: GeneratorOutput) -> tuple[Seq
     # left over at the end was returned in another order.
     rows = []
     for name in names:
-        matches = spans and (not returned or all(returned[row].to_string() == name.to_string() for row in spans[0]))
-        rows.append(spans.popleft() if matches else range(0))
+        if spans and _is_of(name, spans[0], returned):
+            rows.append(spans.popleft())
+        else:
+            rows.append(range(0))
     if spans and returned:
         name = returned[spans[0][-1]]
         raise RGEnvError(f"the generator returned rollout {name.to_string()} in another place than it was asked for")
     return names, rows
+
+
+def _is_of(rollout: TrajectoryID, rows: range, returned: Sequence[TrajectoryID] | None) -> bool:
+    """Return whether these rows are of a rollout, by the ids in the output; without ids, all are in order."""
+    if not returned:
+        return True
+    return all(returned[row].to_string() == rollout.to_string() for row in rows)
 
 
 def _set_turns(rollout: Rollout, prompt: Sequence[Message], turns: Turns, output: GeneratorOutput, rows: range) -> None:
@@ -240,7 +249,9 @@ def _set_turns(rollout: Rollout, prompt: Sequence[Message], turns: Turns, output
     rollout.conversation = [*prompt, *turns.messages]
     # One turn of unknown length makes the sum unknown, too: it would be too small.
     known = [count for count in turns.tokens if count is not None]
-    rollout.response_tokens = sum(known) if len(known) == len(turns.tokens) else None
+    rollout.response_tokens = None
+    if len(known) == len(turns.tokens):
+        rollout.response_tokens = sum(known)
     if rows:
         score = sum(_total(output["rewards"][row]) for row in rows)
         rollout.verdict = Verdict(ParsedResponse(None, None, None), AnswerScore(None, None, score, Status.OK))

@@ -161,12 +161,15 @@ class TrainLoader(DataLoader[Example]):
         # Everything is read before anything is set, so that a state of another loader changes nothing.
         try:
             before, epoch, place = state["settings"], int(state["epoch"]), int(state["place"])
-            changed = [name for name, value in self._settings.items() if before.get(name) != value]
+            changed = []
+            for name, value in self._settings.items():
+                if before.get(name) != value:
+                    changed.append(f"{name} was {before.get(name)}, is {value}")
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ConfigError("the state of the data in the checkpoint is not one of rg_env's loader") from error
         if changed:
-            names = ", ".join(f"{name} was {before.get(name)}, is {self._settings[name]}" for name in changed)
-            logger.warning("the checkpoint was made with other settings ({}): rows follow the new ones", names)
+            which = ", ".join(changed)
+            logger.warning("the checkpoint was made with other settings ({}): rows follow the new ones", which)
         self.begin(epoch, place)
         self.is_restored = True
 

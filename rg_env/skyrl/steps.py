@@ -49,7 +49,10 @@ class StepTracking:
         if step != self._step:
             self.flush()
         self._step = step
-        self._numbers |= {name: number for name, value in data.items() if (number := _as_number(value)) is not None}
+        for name, value in data.items():
+            number = _as_number(value)
+            if number is not None:
+                self._numbers[name] = number
         if commit:
             self.flush()
 

@@ -244,11 +244,14 @@ def _resolve(cfg: RGTrainConfig) -> None:
     """Replace `nano` and relative paths by absolute ones: Ray's workers may run in another folder."""
     for name in MODELS:
         if path := value_of(cfg, name):
-            set_value(cfg, name, str(nano_path()) if path == NANO else _absolute_if_it_exists(path))
+            path = str(nano_path()) if path == NANO else _absolute_if_it_exists(path)
+            set_value(cfg, name, path)
     for name in ("data.train_data", "data.val_data"):
         set_value(cfg, name, [_absolute_if_it_exists(source) for source in value_of(cfg, name)])
-    template = ["generator.chat_template.name_or_path"] if cfg.generator.chat_template.source == "file" else []
-    for name in (*PATHS, "trainer.resume_path", *template):
+    paths = [*PATHS, "trainer.resume_path"]
+    if cfg.generator.chat_template.source == "file":
+        paths.append("generator.chat_template.name_or_path")
+    for name in paths:
         if path := value_of(cfg, name):
             set_value(cfg, name, _absolute(path))
     # SkyRL would print an example of its rollouts to the console all the same.

@@ -75,7 +75,9 @@ class RecordingTrainer:
     ) -> tuple[GeneratorOutput, list[str], bool]:
         """As in SkyRL, but copies of a group have uids of their own."""
         output, uids, keep_sampling = super().handle_dynamic_sampling(generator_output, uids)  # type: ignore[misc]
-        return output, uids if keep_sampling else _uid_of_each_copy(output, uids), keep_sampling
+        if not keep_sampling:
+            uids = _uid_of_each_copy(output, uids)
+        return output, uids, keep_sampling
 
     def postprocess_generator_output(
         self, generator_output: Any, uids: list[str], *args: Any, **kwargs: Any
@@ -83,7 +85,9 @@ class RecordingTrainer:
         """As in SkyRL, but rows that it merges keep their group."""
         # By trajectory: `merge_stepwise_output` of SkyRL 0.4.0 makes new rows, and keeps only lists that it knows.
         lists = [generator_output[key] for key in ("trajectory_ids", "group_ids", "masked")]
-        groups = {trajectory.to_string(): (group, masked) for trajectory, group, masked in zip(*lists, strict=True)}
+        groups = {}
+        for trajectory, group, masked in zip(*lists, strict=True):
+            groups[trajectory.to_string()] = (group, masked)
         output, uids = super().postprocess_generator_output(generator_output, uids, *args, **kwargs)  # type: ignore[misc]
         if "group_ids" not in output:
             of_rows = [groups[trajectory.to_string()] for trajectory in output["trajectory_ids"]]

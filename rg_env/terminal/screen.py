@@ -81,21 +81,28 @@ class Screen:
             self.facts["progress"], self._began_doing = "", time.monotonic()
         # The first error stays, because the later ones follow from it.
         error = self.facts.get("error") or report.get("error")
-        self.facts |= {**report, "error": error} if error else report
+        self.facts |= report
+        if error:
+            self.facts["error"] = error
         self._due = 0.0
         if "evaluation" in report:
             # The first evaluation and the last one.
             self._evaluations = [*self._evaluations[:1], report["evaluation"]]
         for name in _CURVES:
-            self._history[name] += [report[name]] if name in report else []
+            if name in report:
+                self._history[name].append(report[name])
         for name in _COUNTS:
             self._counts[name].update(report.get(name, {}))
         if "step" in report:
             self._progress.update(self._bar, completed=report["step"], total=report["total"])
-            speed = self._progress.tasks[0].speed
-            self._progress.update(self._bar, pace=f"{1 / speed:.2g} s each" if speed else "")
+            speed, pace = self._progress.tasks[0].speed, ""
+            if speed:
+                pace = f"{1 / speed:.2g} s each"
+            self._progress.update(self._bar, pace=pace)
+        text = report.get("note")
         # A terminal has the panel, so a `line` is for pipes only.
-        text = report.get("note") or (None if self._draws else report.get("line"))
+        if not text and not self._draws:
+            text = report.get("line")
         if text and not self.verbose:
             self.line(text)
 
@@ -105,12 +112,14 @@ class Screen:
             self._due = time.monotonic() + _REDRAW
             self._try(self._draw)
 
-    def line(self, what: RenderableType) -> None:
+    def line(self, shown: RenderableType) -> None:
         """Show a line, or a table, above the panel."""
+        if isinstance(shown, str):
+            shown = Text(shown)
 
         def show() -> None:
             self._erase()
-            self._console.print(Text(what) if isinstance(what, str) else what, soft_wrap=True)
+            self._console.print(shown, soft_wrap=True)
 
         self._try(show)
 
@@ -118,12 +127,17 @@ class Screen:
         """Show the run for the last time, and what there is to say at its end. `code`, `args`: of the command."""
         self._has_ended = True
         # Without a log nothing was started, so there is no panel worth keeping.
-        self._try(self._draw if self._draws and "log" in self.facts else self._erase)
+        if self._draws and "log" in self.facts:
+            self._try(self._draw)
+        else:
+            self._try(self._erase)
         self._draws, self._drawn = False, (0, 1)
-        for mistake in self.facts["error"].splitlines() if code in (1, 2) else ():
-            print_error(mistake)
-        for line in ending(self.facts, code, args, self.began) if code != 2 else ():
-            self.line(line)
+        if code in (1, 2):
+            for mistake in self.facts["error"].splitlines():
+                print_error(mistake)
+        if code != 2:
+            for line in ending(self.facts, code, args, self.began):
+                self.line(line)
 
     def panel(self) -> Panel:
         """Return the run at this moment."""
@@ -270,7 +284,11 @@ def curve(values: Sequence[float], width: int, *, ascii_only: bool = False) -> s
     means = [fmean(values[start:end]) for start, end in pairwise(bounds)]
     low, high = min(0.0, *means), max(1.0, *means)
     blocks = "_.-=+*#@" if ascii_only else "▁▂▃▄▅▆▇█"
-    return "".join(blocks[round((mean - low) / (high - low) * (len(blocks) - 1))] for mean in means)
+    text = ""
+    for mean in means:
+        height = (mean - low) / (high - low)  # in [0, 1]
+        text += blocks[round(height * (len(blocks) - 1))]
+    return text
 
 
 def since(moment: float) -> str:
@@ -280,4 +298,6 @@ def since(moment: float) -> str:
 
 def short_path(path: str) -> str:
     """Relative to the current folder if it is below it."""
-    return str(Path(path).relative_to(Path.cwd())) if Path(path).is_relative_to(Path.cwd()) else path
+    if Path(path).is_relative_to(Path.cwd()):
+        return str(Path(path).relative_to(Path.cwd()))
+    return path

@@ -44,12 +44,16 @@ def relation_in(story: str, who: str, to: str, men: Container[str] | None = None
     # `to` is an aunt or uncle: a child of grandparents of mine, and neither my parent nor, with my parents, my sibling.
     is_parent_or_sibling = to in my_parents or my_parents == their_parents
     if not is_parent_or_sibling and their_parents & grandparents:
-        words = ("niece", "nephew")
+        for_woman, for_man = "niece", "nephew"
     elif to in parents.get(spouse.get(who, ""), ()):
-        words = ("daughter-in-law", "son-in-law")
+        for_woman, for_man = "daughter-in-law", "son-in-law"
     else:
         return None
-    return words[_IS_MAN[who] if men is None else who in men]
+    if men is None:
+        is_man = _IS_MAN[who]
+    else:
+        is_man = who in men
+    return for_man if is_man else for_woman
 
 
 def validity(question: str) -> tuple[bool, str]:
