@@ -17,7 +17,7 @@ import polars as pl
 
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, RolloutRecord
-from rg_env.dump.frames import parse_condition
+from rg_env.dump.conditions import parse_condition
 from rg_env.dump.schema import RG_DUMP
 from rg_env.scoring.types import UNCOUNTED, Status
 from rg_env.wording import counted, visible

@@ -42,7 +42,7 @@ from rg_env.wording import counted, visible
 if TYPE_CHECKING:
     import polars as pl
 
-    from rg_env.dump.frames import Condition
+    from rg_env.dump.conditions import Condition
 
 _NAMES_SHOWN = 3
 """How many runs the representation of a dump names."""
@@ -161,7 +161,7 @@ class Dump:
         no columns of rollouts, are not filtered.
 
         Args:
-            conditions: in SQL, see `rg_env.dump.frames.parse_condition`.
+            conditions: in SQL, see `rg_env.dump.conditions.parse_condition`.
 
         Returns:
             a dump that reads only these. Its readers of rollouts raise a `ConditionError` if nothing matches.
@@ -170,7 +170,7 @@ class Dump:
             ConditionError: a condition is invalid.
         """
         # Here and below, not at the top: whoever reads records alone need not load polars.
-        from rg_env.dump.frames import parse_condition
+        from rg_env.dump.conditions import parse_condition
 
         parsed = tuple(map(parse_condition, conditions))
         if not parsed:
@@ -250,7 +250,7 @@ class Dump:
 
     def _frames(self, columns: Collection[str] | None = None, *, texts: bool = False) -> Iterator[pl.DataFrame]:
         """Yield the rows of `scan` with these columns, in frames of some MB; a group is never in two of them."""
-        from rg_env.dump.frames import SCHEMA, TEXT_SCHEMA, ConditionError
+        from rg_env.dump.frames import SCHEMA, TEXT_SCHEMA
 
         if columns is None:
             columns = TEXT_SCHEMA if texts else SCHEMA
@@ -268,6 +268,7 @@ class Dump:
                 yield frame.select(names)
         if matches:
             return
+        from rg_env.dump.conditions import ConditionError
         from rg_env.hints import what_there_is
 
         tested = list(dict.fromkeys(tested))

@@ -3,7 +3,7 @@
 import re
 
 from rg_env.browser import Query
-from rg_env.dump.frames import parse_condition
+from rg_env.dump.conditions import parse_condition
 from tests.documents import ROOT, run_page
 
 GUIDE = (ROOT / "docs" / "reading.md").read_text()

@@ -17,7 +17,7 @@ from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import GroupRecord, open_run
-from rg_env.dump.frames import ConditionError
+from rg_env.dump.conditions import ConditionError
 from rg_env.tasks import Item
 from tests.analysis.recorded import dump_of, recorded
 from tests.analysis.samples import write_texts

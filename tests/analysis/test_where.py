@@ -6,7 +6,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rg_env.dump import open_run
-from rg_env.dump.frames import SCHEMA, ConditionError, parse_condition
+from rg_env.dump.conditions import ConditionError, parse_condition
+from rg_env.dump.frames import SCHEMA
 from tests.analysis.samples import groups, write_ledger, write_texts
 from tests.dump.records import group
 

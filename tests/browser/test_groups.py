@@ -17,7 +17,7 @@ from rg_env.browser.browser_app import LONGEST, styled_response
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import open_run
-from rg_env.dump.frames import ConditionError, parse_condition
+from rg_env.dump.conditions import ConditionError, parse_condition
 from rg_env.scoring import parse_response
 from rg_env.scoring.types import Violation
 from rg_env.wording import visible
