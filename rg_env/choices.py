@@ -64,7 +64,7 @@ class SortBy(StrEnum):
 
 
 def parse_by(text: str) -> tuple[By, ...]:
-    """One or more values of `By`, separated by commas.
+    """Parse one or more values of `By`, separated by commas.
 
     Raises:
         ValueError: an unknown value; the message lists the valid ones.

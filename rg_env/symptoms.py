@@ -79,7 +79,7 @@ def _all_equal(rollouts: Sequence[RolloutFacts]) -> bool:
 
 
 def phantom_line(causes: Counter[str], groups: int, *, trained_on: bool = True) -> str:
-    """One line about the phantom groups among all groups that were trained on; empty if there is none.
+    """Return one line about the phantom groups among all groups that were trained on; empty if there is none.
 
     Args:
         trained_on: the setting `train_unsolved`. Without it phantoms have no gradient, but their rewards still differ.
@@ -113,7 +113,7 @@ class Collapse(NamedTuple):
 
 
 def collapse_line(steps: Steps, total: int = 0) -> str:
-    """One line about the collapse of a run; empty if there is none. Arguments as in `find_collapse`."""
+    """Return one line about the collapse of a run; empty if there is none. Arguments as in `find_collapse`."""
     collapse = find_collapse(steps, total)
     if not collapse:
         return ""
@@ -157,7 +157,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def read_symptoms(dump: Dump) -> Iterator[str]:
-    """One line for each symptom of the training runs in a dump; of several runs, each begins with the run's name.
+    """Yield one line for each symptom of the training runs in a dump; of several runs, each begins with the run's name.
 
     Runs whose settings are not known have none. Where conditions may have removed the rollouts that solved a group, no
     group is called a phantom.

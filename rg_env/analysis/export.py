@@ -213,7 +213,7 @@ def _usable(group: GroupRecord, think: Think, left_out: Counter[Reason]) -> Iter
 
 
 def _flaw(rollout: RolloutRecord, min_score: float) -> Reason | None:
-    """Why nothing should be trained toward a response; None if it is a good one."""
+    """Return why nothing should be trained toward a response; None if it is a good one."""
     if rollout.violation:
         return Reason.VIOLATION
     if rollout.status is Status.REJECTED:
@@ -226,7 +226,7 @@ def _flaw(rollout: RolloutRecord, min_score: float) -> Reason | None:
 
 
 def _digest(row: Row) -> bytes:
-    """Equal for examples whose messages differ only in whitespace."""
+    """Return a digest that is equal for examples whose messages differ only in whitespace."""
     messages = []
     for value in row.values():
         if isinstance(value, list):  # of messages; the others are scores

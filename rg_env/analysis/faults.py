@@ -65,7 +65,7 @@ def _faults_of_texts(dump: Dump) -> Counter[str]:
 
 
 def _fault_of(rollout: RolloutFacts) -> str:
-    """Why a response scores 0 whatever it answers; "" if it does not."""
+    """Return why a response scores 0 whatever it answers; "" if it does not."""
     if rollout.status not in (Status.OK, Status.REWARD_ERROR):  # the user's function fails without changing scores
         return rollout.status.value
     if not rollout.violation:

@@ -254,7 +254,7 @@ def statistics(
     *,
     solved_at: float | None = None,
 ) -> pl.DataFrame:
-    """One row for each run, phase, environment and value of `by`, runs in the order in which they were read.
+    """Return one row for each run, phase, environment and value of `by`, runs in the order in which they were read.
 
     Args:
         rollouts: as for `measure`, or what it returned.

@@ -256,17 +256,17 @@ def verdict_signs(tasks: dict[str, TaskFacts]) -> Iterator[tuple[str, Reading]]:
 
 
 def unpaid(facts: TaskFacts) -> Reading | None:
-    """Answers that are the item's own, to the letter, and are not solved."""
+    """Find answers that are the item's own, to the letter, and are not solved."""
     return facts.unpaid.reading(UNPAID, "responses that give the item's own answer were not solved")
 
 
 def unequal(facts: TaskFacts) -> Reading | None:
-    """Equal answers to the same question in one group that have different scores."""
+    """Find equal answers to the same question in one group that have different scores."""
     return facts.unequal.reading(UNEQUAL, "responses score otherwise than others that give the same answer")
 
 
 def follows(facts: TaskFacts, tests: int) -> Reading | None:
-    """Rewards that differ with the length of the text, or with a word in it, while the answer is the same."""
+    """Find rewards that differ with the length of the text, or with a word in it, while the answer is the same."""
     tests *= 1 + len(facts.words)
     properties = [("the length", facts.length)]
     for word, of_word in facts.words.items():
@@ -308,7 +308,7 @@ def jump(facts: TaskFacts, others: Sequence[TaskFacts]) -> Reading | None:
 
 
 def partial_alone(facts: TaskFacts, tests: int) -> Reading | None:
-    """Partial credit of unsolved responses that rises while no more are solved."""
+    """Find partial credit of unsolved responses that rises while no more are solved."""
     steps = [step for step in sorted(facts.steps) if facts.steps[step].unsolved]
     if len(steps) < _STEPS_OF_TREND or len(facts.runs) > 1:
         return None

@@ -136,13 +136,13 @@ def ranked(group: GroupRecord) -> list[tuple[str, RolloutRecord]]:
 
 
 def prompt(group: GroupRecord) -> list[tuple[str, str]]:
-    """Roles and contents of the messages before the response."""
+    """Return the roles and contents of the messages before the response."""
     messages = group.rollouts[0].prompt if group.rollouts else []
     return [(message["role"], message["content"]) for message in messages]
 
 
 def group_facts(group: GroupRecord, solved_at: float) -> str:
-    """One line about a group: where it is from, and its outcome."""
+    """Return one line about a group: where it is from, and its outcome."""
     best = max((rollout.base_score for rollout in group.rollouts), default=0.0)
     step = "–" if group.step is None else group.step
     facts = [f"step {step}", group.phase, group.task]
@@ -161,7 +161,7 @@ def group_facts(group: GroupRecord, solved_at: float) -> str:
 
 
 def rollout_facts(rollout: RolloutRecord, group: GroupRecord) -> str:
-    """One line about a rollout of a group: its numbers, and what was wrong with it."""
+    """Return one line about a rollout of a group: its numbers, and what was wrong with it."""
     facts = [*_score_facts(rollout, group), *_response_facts(rollout)]
     if rollout.violation:
         facts.append(rollout.violation)

@@ -123,7 +123,7 @@ class Findings:
             self.counts[kind] += count - kept
 
     def summary(self) -> list[str]:
-        """One line for each finding; of a kind with many, the first few and how many there are."""
+        """Return one line for each finding; of a kind with many, the first few and how many there are."""
         lines = []
         shown: Counter[str] = Counter()
         for finding in self.kept:
@@ -411,7 +411,7 @@ _TEXTS = "texts"
 
 
 def _room(kind: FileKind) -> str:
-    """Within what a name counts once: a group has one text, whichever kind of file has it."""
+    """Return within what a name counts once: a group has one text, whichever kind of file has it."""
     return _TEXTS if kind.holds_text else kind.value
 
 

@@ -261,7 +261,7 @@ def state_of(folders: Iterable[Path], run_id: str, manifest: Mapping[str, Any] |
 
 
 def merge_manifests(manifests: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """One manifest of a run that went on in another folder: that of its last attempt, with the attempts of all."""
+    """Merge the manifests of a run that went on in another folder: the last attempt's, with the attempts of all."""
     if not manifests:
         return None
     if len(manifests) == 1:

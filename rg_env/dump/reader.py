@@ -219,7 +219,7 @@ class Dump:
         return self._records(LedgerRecord)
 
     def why_no_texts(self) -> str | None:
-        """Why the text of no training group was kept, with the settings that decided; None if one was kept."""
+        """Return why the text of no training group was kept, with the settings that decided; None if one was kept."""
         reasons: Counter[str] = Counter()
         for record in self.ledger():
             if record.phase == Phase.TRAIN:
@@ -279,10 +279,10 @@ class Dump:
             raise ConditionError(f"no rollout matches {conditions}{hint}")
 
     def scan(self, *, texts: bool = False) -> pl.LazyFrame:
-        """One row per rollout, null for numbers and "" for texts that are absent. Groups without rollouts have no row.
+        """Return one row per rollout, null for numbers and "" for texts that are absent.
 
-        Nothing is read before `collect`, and then only the columns that the query asks for, in constant memory if it
-        aggregates and is collected with `engine="streaming"`.
+        Groups without rollouts have no row. Nothing is read before `collect`, and then only the columns that the query
+        asks for, in constant memory if it aggregates and is collected with `engine="streaming"`.
 
         Args:
             texts: False reads the ledger, and the texts of runs that have none; True reads the files with texts, which

@@ -356,7 +356,7 @@ class DumpWriter:
 
 
 def _size(record: Record) -> int:
-    """About how much memory the record takes in bytes, with a text that it has several times counted once."""
+    """Estimate the memory that a record takes, in bytes; a text that it has several times counts once."""
     if not isinstance(record, GroupRecord):
         return 0
     sizes: dict[int, int] = {}

@@ -188,7 +188,7 @@ class Endpoint:
         return reply
 
     def _refusal(self, error: openai.APIStatusError) -> EndpointError:
-        """Why no request can succeed, by the status of the first reply."""
+        """Return why no request can succeed, by the status of the first reply."""
         reason = _reason(error)
         if error.status_code == HTTPStatus.NOT_FOUND:
             return EndpointError(f"{self.url} has no model {self.model!r}, or is no API ({reason})")

@@ -224,11 +224,11 @@ class Server:
         """Say how it ended, with the last lines of its log."""
         code = self.process.returncode
         if code >= 0:
-            how = f"exit code {code}"
+            end = f"exit code {code}"
         else:
-            how = f"{signal.Signals(-code).name}, which may mean too little memory"
+            end = f"{signal.Signals(-code).name}, which may mean too little memory"
         why = " | ".join(_last_lines(self.log)) or "nothing in its log"
-        return ServerError(f"{self.program.name} ended with {how}: {why}; log: {self.log}")
+        return ServerError(f"{self.program.name} ended with {end}: {why}; log: {self.log}")
 
     def stop(self) -> None:
         """End it and its children."""

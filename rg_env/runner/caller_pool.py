@@ -336,7 +336,7 @@ class ScorerPool:
         worker.ready_targets.add(target)
 
     def _idle_worker(self, target: bytes) -> Worker | None:
-        """One that has made the target ready, if there is any."""
+        """Return an idle worker that has made the target ready, if there is any."""
         while self._idle:
             worker = max(self._idle, key=lambda worker: target in worker.ready_targets)
             self._idle.remove(worker)
@@ -479,7 +479,7 @@ def _end_of(code: int | None, server: ForkServer) -> str:
                 f"one of the modules {', '.join(server.modules)} ends the process when it is imported (os._exit)"
             )
     if code < 0:
-        how = f"killed by signal {-code}"
+        end = f"killed by signal {-code}"
     else:
-        how = f"exit code {code}"
-    return f"they ended by themselves ({how}): {last_line}"
+        end = f"exit code {code}"
+    return f"they ended by themselves ({end}): {last_line}"

@@ -118,15 +118,15 @@ def _swap_letters(entry: Entry) -> Iterator[str]:
 
 
 def _change_letter_by_letter(entry: Entry) -> Iterator[str]:
-    """One letter of the goal after the other, from the left or from the right, words or not."""
+    """Yield ways from start to goal: one letter of the goal after the other, from either side, words or not."""
     # At most 100 letters: the answer grows with their square, and an entry may come from anywhere.
     start = entry["metadata"]["start_word"][:100]
     goal = entry["metadata"]["end_word"][:100]
     from_left, from_right = [], []
     for count in range(len(goal) + 1):
-        kept = len(goal) - count
+        from_start = len(goal) - count
         from_left.append(goal[:count] + start[count:])
-        from_right.append(start[:kept] + goal[kept:])
+        from_right.append(start[:from_start] + goal[from_start:])
     # Each word once, in order.
     yield ",".join(dict.fromkeys(from_left))
     yield ",".join(dict.fromkeys(from_right))

@@ -168,8 +168,8 @@ class TrainLoader(DataLoader[Example]):
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ConfigError("the state of the data in the checkpoint is not one of rg_env's loader") from error
         if changed:
-            which = ", ".join(changed)
-            logger.warning("the checkpoint was made with other settings ({}): rows follow the new ones", which)
+            differences = ", ".join(changed)
+            logger.warning("the checkpoint was made with other settings ({}): rows follow the new ones", differences)
         self.begin(epoch, place)
         self.is_restored = True
 

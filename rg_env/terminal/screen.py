@@ -297,7 +297,7 @@ def since(moment: float) -> str:
 
 
 def short_path(path: str) -> str:
-    """Relative to the current folder if it is below it."""
+    """Return a path relative to the current folder if it is below it."""
     if Path(path).is_relative_to(Path.cwd()):
         return str(Path(path).relative_to(Path.cwd()))
     return path

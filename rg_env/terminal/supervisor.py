@@ -82,10 +82,10 @@ def supervise(work: Callable[[], object], screen: Screen) -> int:
     if received:
         return 128 + received[0][1]
     if status > 0:
-        how = f"exit code {status}"
+        end = f"exit code {status}"
     else:
-        how = signal.Signals(-status).name
-    screen.facts.setdefault("error", f"the process of the run ended with {how}")
+        end = signal.Signals(-status).name
+    screen.facts.setdefault("error", f"the process of the run ended with {end}")
     # Before the run is under way, 2 is a wrong setting. Later it is a failure like any other.
     return 2 if status == 2 and "under_way" not in screen.facts else 1
 

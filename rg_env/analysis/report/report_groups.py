@@ -34,7 +34,7 @@ Group = dict[str, Any]
 def groups_to_show(
     dump: Dump, measured: Measured, most: int, *, solved_at: float | None = None, budget: int = TEXT_BUDGET
 ) -> tuple[list[Group], int]:
-    """At most `most` groups in the order run, phase, step, and n: every n-th has its text if it was kept.
+    """Return at most `most` groups in the order run, phase, step, and n: every n-th has its text if it was kept.
 
     Args:
         measured: what was measured of the dump, with `solved_at`.

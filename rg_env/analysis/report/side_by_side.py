@@ -138,7 +138,7 @@ def _value(row: Mapping[str, Any], measure: str) -> dict[str, float | None] | No
 
 
 def _differences(part: _Part, unmatched: Sequence[str]) -> dict[str, dict[tuple[str, str], dict[str, Any]]]:
-    """By run and then by task and measure the difference from the first run; "" is for all tasks together."""
+    """Return the differences from the first run by run, then by task and measure; "" is for all tasks together."""
     (first_id, first), *others = part.of_run.items()
     differences: dict[str, dict[tuple[str, str], dict[str, Any]]] = {run_id: {} for run_id in part.of_run}
     # Another seed changes more than the intervals would cover: see the module's docstring.

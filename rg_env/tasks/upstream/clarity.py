@@ -169,7 +169,7 @@ def _second_solution(entry: Entry) -> str:
 
 
 def _survo(grid: list[list[int]], numbers: Counter[int]) -> Iterator[None]:
-    """One step for each way to fill the zeros: every row and column must add up as soon as it is full."""
+    """Yield once for each way to fill the zeros: every row and column must add up as soon as it is full."""
     columns = [list(column) for column in zip(*grid, strict=True)]
     for line in (*grid, *columns):
         if 0 not in line and sum(line[:-1]) != line[-1]:
