@@ -106,7 +106,10 @@ def what_there_is(frames: Iterable[pl.DataFrame]) -> str:
             if column.dtype.is_numeric() and column.count():
                 numbers.setdefault(column.name, []).extend([column.min(), column.max()])  # type: ignore[list-item]
     if numbers:
-        return "; " + " and ".join(f"{name} is {min(ends):g} to {max(ends):g}" for name, ends in numbers.items())
+        ranges = []
+        for name, ends in numbers.items():
+            ranges.append(f"{name} is {min(ends):g} to {max(ends):g}")
+        return f"; {' and '.join(ranges)}"
     if not tasks:
         return ""
     return f"; the tasks are {', '.join(sorted(tasks))}"

@@ -83,5 +83,6 @@ def registered_modules() -> list[str]:
     # It is not imported to ask, because that takes seconds.
     if "reasoning_gym" not in sys.modules:
         return []
-    modules = {dataset_class.__module__ for dataset_class, _ in sys.modules["reasoning_gym"].factory.DATASETS.values()}
+    datasets = sys.modules["reasoning_gym"].factory.DATASETS
+    modules = {dataset_class.__module__ for dataset_class, _ in datasets.values()}
     return sorted(module for module in modules if not module.startswith("reasoning_gym."))

@@ -90,7 +90,10 @@ def in_user_code(error: BaseException, config: RGDumpConfig, folder: str | None)
     # By its text: Ray writes the traceback of another process into the message, and its frames are only there.
     text = "".join(traceback.format_exception(error))
     files = files_of(named_modules(config))
-    frames = [(file, line) for file, line in _FRAME.findall(text) if file in files or _is_ours_or_skyrls(file)]
+    frames = []
+    for file, line in _FRAME.findall(text):
+        if file in files or _is_ours_or_skyrls(file):
+            frames.append((file, line))
     # The innermost frame of theirs, ours or SkyRL's says whose error it is; those of other libraries do not count.
     if not frames or frames[-1][0] not in files:
         return None

@@ -138,7 +138,10 @@ def _learned_hits(entries: Sequence[Entry], limit: float) -> tuple[list[Hit], Hi
 
     Right is here what is the item's own answer, so that nothing needs to be scored.
     """
-    pairs = [(str(entry["question"]).strip(), str(entry["answer"])) for entry in entries if entry["answer"] is not None]
+    pairs = []
+    for entry in entries:
+        if entry["answer"] is not None:
+            pairs.append((str(entry["question"]).strip(), str(entry["answer"])))
     half = len(pairs) // 2
     best = Hit(Hole.OFTEN_RIGHT, "")
     # On the items that a rule was fitted on, it is right too often to say anything.

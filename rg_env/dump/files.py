@@ -113,7 +113,11 @@ def list_files(folder: Path, run_id: str | None = None) -> list[DumpFile]:
         before, paths = paths, set(folder.iterdir())
         if paths == before:
             break
-    files = [file for path in paths if (file := parse_name(path)) and run_id in (None, file.run_id)]
+    files = []
+    for path in paths:
+        file = parse_name(path)
+        if file and run_id in (None, file.run_id):
+            files.append(file)
     return sorted(files, key=lambda file: (file.run_id, file.kind, file.batch))
 
 

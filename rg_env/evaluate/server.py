@@ -88,7 +88,10 @@ def find_models(model: str) -> list[Model]:
         is_path = model.startswith(("/", ".", "~")) or model.count("/") > 1 or ("/" in model and path.parent.is_dir())
         need(not is_path, "--model", model, "there is no such folder; `rg-env runs` lists the runs")
         return [Model(model, model)]
-    steps = {int(match[1]): child for child in path.iterdir() if (match := _STEP.fullmatch(child.name))}
+    steps: dict[int, Path] = {}
+    for child in path.iterdir():
+        if match := _STEP.fullmatch(child.name):
+            steps[int(match[1])] = child
     # With a config.json the folder is a model itself, whatever lies beside it.
     if steps and not (path / "config.json").is_file():
         return [_model(steps[step]) for step in sorted(steps)]

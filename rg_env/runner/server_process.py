@@ -125,7 +125,12 @@ class Server:
 
     def _reap(self) -> None:
         """Reap the workers that have ended since they were killed. Does not wait: the next fork does not, either."""
-        self._killed = [pid for pid in self._killed if os.waitpid(pid, os.WNOHANG)[0] == 0]
+        not_ended = []
+        for pid in self._killed:
+            reaped, _ = os.waitpid(pid, os.WNOHANG)
+            if reaped == 0:
+                not_ended.append(pid)
+        self._killed = not_ended
 
     def _start(self, number: int, fd: int) -> None:
         """Fork a worker, which does not return from here. Without one, the parent sees a closed socket."""

@@ -236,8 +236,12 @@ def _walk(datacls: type, prefix: str) -> Iterator[tuple[str, Setting]]:
             yield from _walk(nested, f"{name}.")
         else:
             limits = declared.metadata if name.startswith(PREFIX) else limits_of(name)
-            is_free_form = any(part in (dict, Any) or typing.get_origin(part) is dict for part in parts)
+            is_free_form = any(map(_takes_any_keys, parts))
             yield name, Setting(kind, limits, is_free_form)
+
+
+def _takes_any_keys(kind: Any) -> bool:
+    return kind in (dict, Any) or typing.get_origin(kind) is dict
 
 
 def _resolve(cfg: RGTrainConfig) -> None:
