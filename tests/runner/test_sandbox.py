@@ -172,6 +172,7 @@ def test_a_worker_is_replaced_after_its_jobs(monkeypatch: pytest.MonkeyPatch) ->
 # -- what scoring needs is allowed
 
 
+@pytest.mark.long
 def test_every_task_scores_the_same_with_and_without_the_sandbox(item: Item) -> None:
     jobs = []
     for task in task_names():

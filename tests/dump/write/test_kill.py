@@ -105,6 +105,7 @@ def test_killed_at_every_file_operation(ram_folder, writers, thread):
     assert survived < len(deaths) / 5
 
 
+@pytest.mark.long
 def test_a_recovery_killed_at_every_file_operation(ram_folder, writers):
     """Of states that a kill leaves behind: half a text, half a ledger line."""
     whole = writers.live(ram_folder / "whole", 1, calls=2)
