@@ -1,4 +1,5 @@
-"""Connections of clients that send slowly, send nothing, or read nothing: each ends after a while.
+"""Connections of clients that send slowly, send nothing, or read nothing: each ends after a while. What the connections
+of one address send is read in turn with what others send.
 
 uvicorn limits how long a connection idles between two requests, but neither how long the first line and the headers of
 a request may take, nor how long a client may leave its reply unread. Who leaves it unread keeps the memory and the
@@ -9,13 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from collections import deque
 from collections.abc import Callable
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rg_env.integrations.turns_of_clients import Shares
+from rg_env.integrations.turns_of_clients import Rounds, Shares
 
 HEAD_SECONDS = 30.0
 """After which a connection on which no whole head of a request has come is closed. On a machine with work for ten times
@@ -23,7 +26,12 @@ its cores, a polite client may need more than 10 s between connecting and sendin
 KEEP_ALIVE_SECONDS = 60
 REPLY_SECONDS = 120.0
 """After which a connection is closed whose client has not taken all of a reply, however steadily it reads."""
+MOST_UNREAD_BYTES = 32 << 20
+"""Of a body that comes after the reply that refuses it, before the connection is closed. A client that has sent less
+finds the reply; this is twice what a request may have."""
 MOST_CONNECTIONS = 8192
+_SMALL_BYTES = 16 << 10
+"""As much may come from a connection while something of it waits to be read; so it is noticed if its client leaves."""
 _OTHER_FILES = 256
 """Descriptors that are not for connections: scorers, logs, files of questions."""
 
@@ -33,10 +41,15 @@ class LimitedProtocol(H11Protocol):
 
     most_of_address = MOST_CONNECTIONS // 2
     _of_address: ClassVar[Shares] = Shares()
+    _rounds_of_loop: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, Rounds]] = WeakKeyDictionary()
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._head_timer, self._reply_timer = _Timer(self._abort), _Timer(self._abort)
+        self._head_timer, self._reply_timer = _Timer(self._end_of_head), _Timer(self._abort)
+        self._rounds = self._rounds_of_loop.setdefault(self.loop, Rounds(self.loop))
+        self._unread: deque[bytes] = deque()
+        self._is_reading_paused = False
+        self._refused_bytes = 0
         self._address = ""
         self._is_counted = False
 
@@ -56,6 +69,8 @@ class LimitedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timers()
         self._uncount()
+        # A client that has left before its turn costs nothing more.
+        self._unread.clear()
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
@@ -70,6 +85,34 @@ class LimitedProtocol(H11Protocol):
             self._of_address.give_back(self._address)
 
     def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        self._unread.append(data)
+        if len(data) > _SMALL_BYTES:
+            self._is_reading_paused = True
+            self.transport.pause_reading()
+        self._rounds.add(self._address, self._read)
+
+    def _read(self) -> None:
+        """Read the first piece of what has come."""
+        if not self._unread:  # the connection was lost
+            return
+        data = self._unread.popleft()
+        protocol = self.transport.get_protocol()
+        if protocol is self:
+            self._read_as_http(data)
+        else:  # a WebSocket, since an earlier piece
+            protocol.data_received(data)  # type: ignore[attr-defined]
+        if self._is_reading_paused and not self._unread:
+            self._is_reading_paused = False
+            if not self.flow.read_paused:
+                self.transport.resume_reading()
+
+    def _read_as_http(self, data: bytes) -> None:
+        is_refused = self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY
+        self._refused_bytes = self._refused_bytes + len(data) if is_refused else 0
+        if self._refused_bytes > MOST_UNREAD_BYTES:
+            self._abort()
+            return
         super().data_received(data)
         # Only now: h11 has read the data, and its state says whether the head is whole.
         self._watch_head()
@@ -80,6 +123,14 @@ class LimitedProtocol(H11Protocol):
             self._head_timer.start(HEAD_SECONDS)
         else:
             self._head_timer.stop()
+
+    def _end_of_head(self) -> None:
+        if self._unread:
+            # It may be there, and has waited for its turn.
+            self._head_timer.stop()
+            self._head_timer.start(HEAD_SECONDS)
+        else:
+            self._abort()
 
     def pause_writing(self) -> None:
         super().pause_writing()

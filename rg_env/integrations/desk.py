@@ -18,19 +18,19 @@ from typing import Any
 from rg_env.choices import ResponseFormat
 from rg_env.dataset import item_of_id
 from rg_env.errors import ConfigError
+from rg_env.integrations.item_makers import ItemMakers, NotMadeError, Wanted
 from rg_env.integrations.turns_of_clients import Shares, Turns
 from rg_env.runner.caller_guarded import Guarded
 from rg_env.scoring import AnswerScore, Scorer, Violation
 from rg_env.tasks import Item, TaskMix, decode_entry
-from rg_env.tasks.item import SCORER_KEY
+from rg_env.tasks.item import SCORER_KEY, ItemId
 from rg_env.tasks.registry import check_name, check_options
 
 _LONGEST_ID, _MOST_MADE = 200, 4096
 # NeMo Gym's rule (0.7.0): up to the first closing brace, whatever stands before it.
 _BOXED = re.compile(r"\\boxed\{([^}]+)\}")
 _MAKERS = 2
-"""Items that are made at the same time, in threads: one for a client whose items take seconds, one for all others. More
-threads would not be faster, because they share Python's lock with each other and with all answers."""
+"""Items that are made at the same time: one for a client whose items take seconds, one for all others."""
 CLIENT: ContextVar[str] = ContextVar("CLIENT", default="")
 """Whose request is being answered: the address that it came from."""
 _NO_ITEM = "name the item: an entry of Reasoning Gym, or an id such as chain_sum-train-42-0"
@@ -75,6 +75,7 @@ class Desk:
         rows: of each split, for episodes.
         scored: answers by status.
         made: items by their ids.
+        makers: of items.
     """
 
     scorer: Scorer
@@ -87,6 +88,7 @@ class Desk:
     rows: int = 10_000
     scored: Counter[str] = field(default_factory=Counter)
     made: dict[str, Item] = field(default_factory=dict)
+    makers: ItemMakers = field(default_factory=partial(ItemMakers, _MAKERS))
     _waiting_of: Shares = field(default_factory=Shares)
     _making: Turns = field(default_factory=partial(Turns, _MAKERS))
 
@@ -130,38 +132,52 @@ class Desk:
         if self._waiting_of[client] + answers > share:
             raise RefusedError(503, f"more than {share:,} of your answers would be waiting; try again")
 
-    async def make[T](self, function: Callable[[], T]) -> T:
-        """Return what a function that makes an item returns. It runs in a thread, when it is its client's turn."""
+    async def make(self, wanted: Wanted) -> Item:
+        """Return an item, made when it is its client's turn. Raises RefusedError: there is none, or not now."""
+        async with self._making.turn(CLIENT.get()):
+            try:
+                return await self.makers.make(wanted)
+            except (ConfigError, ValueError) as error:
+                raise RefusedError(422, str(error)) from None
+            except NotMadeError as error:
+                raise RefusedError(503, str(error)) from None
+
+    async def look_up(self, function: Callable[[], Item | None]) -> Item | None:
+        """Return the item that a function reads from a file, in a thread. Raises as `make`."""
         client = CLIENT.get()
         begun = False
 
-        async def make_in_turn() -> T:
+        async def look_up_in_turn() -> Item | None:
             nonlocal begun
             async with self._making.turn(client):
                 begun = True
                 return await asyncio.to_thread(function)
 
-        making = asyncio.ensure_future(make_in_turn())
+        reading = asyncio.ensure_future(look_up_in_turn())
         try:
             # A thread cannot be ended, so it keeps its turn until it is done, even if its client leaves.
-            return await asyncio.shield(making)
+            return await asyncio.shield(reading)
         except asyncio.CancelledError:
             if not begun:
-                making.cancel()
+                reading.cancel()
             raise
+        except (ConfigError, ValueError) as error:
+            raise RefusedError(422, str(error)) from None
 
     async def item_of_id(self, item_id: str) -> Item | None:
-        """Return the item of an id; None if it is no id. Raises RefusedError: there is no such item."""
+        """Return the item of an id; None if it is no id. Raises as `make`."""
         if len(item_id) > _LONGEST_ID:
             return None
         if item_id in self.made:
             return self.made[item_id]
-        try:
-            item = await self.make(partial(item_of_id, item_id, self.tasks))
-        except (ConfigError, ValueError) as error:
-            raise RefusedError(422, str(error)) from None
-        if item is None:
+        parts = ItemId.parse(item_id)
+        if parts is None:
             return None
+        if self.tasks is not None and parts.task in self.tasks.files:
+            item = await self.look_up(partial(item_of_id, item_id, self.tasks))
+            assert item is not None
+        else:
+            item = await self.make(item_id)
         # All at once: it is rare, and an item can be made again.
         if len(self.made) > _MOST_MADE:
             self.made.clear()

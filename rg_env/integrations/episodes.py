@@ -22,8 +22,9 @@ from loguru import logger
 
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.errors import ConfigError, RGEnvError, describe
+from rg_env.errors import RGEnvError, describe
 from rg_env.integrations.desk import CLIENT, Desk, RefusedError, RequestedItem, ScoredText
+from rg_env.integrations.item_makers import RowWanted
 from rg_env.integrations.turns_of_clients import Shares
 from rg_env.scoring import Status
 from rg_env.tasks import Item, Split
@@ -132,18 +133,19 @@ class Episodes:
             raise
 
     def _make_rows(self, split: Split) -> ReasoningGymDataset:
-        config = RGDumpConfig()
-        seed = config.seed if split is Split.TRAIN else config.eval_seed
-        return ReasoningGymDataset(self.desk.tasks, self.desk.rows, seed, split)
+        return ReasoningGymDataset(self.desk.tasks, self.desk.rows, _seed_of(split), split)
 
     async def item_of_row(self, split: str, index: int) -> Item:
         """Return the item of a row. Raises RefusedError: there is no such row."""
         rows = await self.rows(split)
         check_index(rows, index)
-        try:
-            return await self.desk.make(partial(rows.item, index))
-        except ConfigError as error:
-            raise RefusedError(422, str(error)) from None
+        task = rows.task_of_run(index)
+        if task.file is None:
+            name = Split(split)
+            return await self.desk.make(RowWanted(task, _seed_of(name), name, index))
+        item = await self.desk.look_up(partial(rows.item, index))
+        assert item is not None
+        return item
 
     async def item_of_id(self, item_id: str) -> Item:
         """Return the item of an id. Raises RefusedError: it names none."""
@@ -229,6 +231,12 @@ class Episodes:
             if not isinstance(error, (RefusedError, RGEnvError, OSError, MemoryError)):  # not of the machine
                 logger.opt(exception=error).warning("an answer could not be scored: {}", describe(error))
             return Outcome(None, Status.ERROR.value, detail=describe(error))
+
+
+def _seed_of(split: Split) -> int:
+    """Return the seed of the rows of a split, as of a run with our settings."""
+    config = RGDumpConfig()
+    return config.seed if split is Split.TRAIN else config.eval_seed
 
 
 def check_index(rows: ReasoningGymDataset, index: int) -> None:

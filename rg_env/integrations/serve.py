@@ -46,7 +46,8 @@ DIALECTS_WITH_SESSIONS: tuple[Callable[[Episodes], APIRouter], ...] = (ors.route
 GRACE_SECONDS = 8
 """How long SIGTERM waits for the answers that are being scored."""
 _SWITCH_SECONDS = 0.0005
-"""For how long a thread that makes an item keeps Python's lock while requests wait. Python's default is 5 ms."""
+"""For how long another thread, such as that of the scorers, keeps Python's lock while requests wait. Python's default
+is 5 ms."""
 _PAUSE_SECONDS = 30
 """After which a client that sends no more of its body is given up."""
 _BODY_SECONDS = 120
@@ -96,6 +97,7 @@ def make_app(desk: Desk, episodes: Episodes | None = None) -> FastAPI:
     async def close_at_the_end(_: FastAPI) -> AsyncIterator[None]:
         yield
         desk.scorer.close()
+        desk.makers.close()
         if desk.function:
             desk.function.close()
 

@@ -1,8 +1,9 @@
-"""Whose turn it is: work of many clients, a few pieces at a time, client by client.
+"""Whose turn it is: work of many clients, a few pieces at a time, client by client. `Turns` has slots for work that
+others do (scorers, makers of items), `Rounds` shares the event loop itself.
 
-Invariant: a client whose work was slow within the last minute has at most half of the slots, unless nobody else has
-asked for any in that time; so slow work of one client leaves the other slots to the others. A slot comes back when its
-work is done, or was cancelled.
+Invariant of `Turns`: a client whose work was slow within the last minute has at most half of the slots, unless nobody
+else has asked for any in that time; so slow work of one client leaves the other slots to the others. A slot comes back
+when its work is done, or was cancelled.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -120,3 +121,36 @@ class Turns:
             if is_idle and now - client.asked_at > MEMORY_SECONDS:
                 del self._clients[name]
                 self._queue.pop(name, None)
+
+
+class Rounds:
+    """Short work of many clients in one event loop. In each of the loop's iterations, every client gets one piece done.
+
+    Without them, a loop does whatever has arrived in the order in which it came: one request waits for hundreds of
+    another client's.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: dict[str, deque[Callable[[], None]]] = {}
+        self._is_begun = False
+
+    def add(self, client: str, work: Callable[[], None]) -> None:
+        """Do this at once if nothing else was done in this iteration, else when it is the client's turn."""
+        if self._is_begun:
+            self._waiting.setdefault(client, deque()).append(work)
+            return
+        self._is_begun = True
+        self._loop.call_soon(self._begin)
+        work()
+
+    def _begin(self) -> None:
+        """Begin another round if somebody waits."""
+        self._is_begun = bool(self._waiting)
+        for client, pieces in list(self._waiting.items()):
+            # A call of its own for each, so that one that raises stops no other.
+            self._loop.call_soon(pieces.popleft())
+            if not pieces:
+                del self._waiting[client]
+        if self._is_begun:
+            self._loop.call_soon(self._begin)

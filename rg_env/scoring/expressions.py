@@ -8,6 +8,7 @@ numbers, allowed names and operators. `read` raises only `Refusal`. Takes time l
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 import re
 import sys
@@ -118,8 +119,10 @@ def _check_text(text: str, grammar: Grammar) -> None:
     if match := _UNREADABLE_NUMBER.search(text):
         shown = _quote(match[0])
         raise Refusal(f"{shown} is not a number that can be read; write * for multiplication, and no leading zeros")
-    # The parser takes time and stack by the number of tokens, so it gets no more than an answer may need.
-    tokens = TOKEN.findall(text)
+    # The parser takes time and stack by the number of tokens, so it gets no more than an answer may need. No more are
+    # looked for, either: a long text would take milliseconds.
+    found = itertools.islice(TOKEN.finditer(text), grammar.max_tokens + 1)
+    tokens = [match[0] for match in found]
     if max(map(len, tokens), default=0) > grammar.max_digits:
         raise Refusal(f"a number has more than {grammar.max_digits} digits")
     if len(tokens) > grammar.max_tokens:

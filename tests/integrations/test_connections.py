@@ -16,6 +16,7 @@ from starlette.websockets import WebSocketDisconnect
 from rg_env.integrations import connections, serve
 from rg_env.integrations.connections import LimitedProtocol
 from rg_env.integrations.desk import Desk
+from rg_env.integrations.turns_of_clients import Rounds
 from rg_env.scoring import Scorer
 
 SOON = 0.2
@@ -121,6 +122,32 @@ def test_an_address_has_a_share_of_the_connections(connect: Connect, monkeypatch
             time.sleep(0.01)
         with connect() as third:
             assert is_answered(third)
+
+
+def test_a_refused_body_is_read_for_a_while_only(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST_UNREAD_BYTES", 4 << 20)
+    with connect() as connection:
+        connection.sendall(b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000000\r\n\r\n")
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 413")
+        with pytest.raises(ConnectionError):
+            for _ in range(9000):
+                connection.sendall(b" " * (1 << 20))
+
+
+def test_who_has_left_before_its_turn_is_not_read(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bytes] = []
+    waiting: list[Callable[[], None]] = []
+    original = LimitedProtocol._read_as_http
+    monkeypatch.setattr(Rounds, "add", lambda _, __, work: waiting.append(work))
+    monkeypatch.setattr(LimitedProtocol, "_read_as_http", lambda *given: (read.append(given[1]), original(*given)))
+    with connect() as leaving:
+        leaving.sendall(HEALTH)
+        while not waiting:
+            time.sleep(0.01)
+    while LimitedProtocol._of_address:
+        time.sleep(0.01)
+    waiting[0]()
+    assert not read
 
 
 @pytest.mark.parametrize("limit", ["_PAUSE_SECONDS", "_BODY_SECONDS"])

@@ -25,6 +25,7 @@ from fastapi.testclient import TestClient
 
 from rg_env.attack.attacks import attacks
 from rg_env.dataset import item_of_id
+from rg_env.integrations import item_makers
 from rg_env.integrations.desk import Desk
 from rg_env.integrations.serve import make_app
 from rg_env.scoring import Scorer, Status, guarded
@@ -348,6 +349,26 @@ def test_half_a_body_does_not_keep_the_server() -> None:
             server.process.send_signal(signal.SIGTERM)
             assert server.process.wait(60) in (0, -signal.SIGTERM, 143)
         assert "Traceback" not in server.process.stdout.read()
+
+
+def test_nothing_is_left_of_a_server_that_ends_while_it_makes_an_item() -> None:
+    with serving() as server:
+        server.post("/score", json={"item": GCD, "answer": "1"}).raise_for_status()
+        running = psutil.Process(server.process.pid).children(recursive=True)
+        makers = [process for process in running if item_makers.__name__ in process.cmdline()]
+        assert makers
+        for process in makers:
+            process.suspend()
+        host, _, port = server.url.removeprefix("http://").rpartition(":")
+        with socket.create_connection((host, int(port))) as asking:
+            body = json.dumps({"item": "gcd-train-42-1", "answer": "1"}).encode()
+            head = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            asking.sendall(b"POST /score HTTP/1.1\r\n" + head.encode() + body)
+            server.get("/health").raise_for_status()
+            server.process.send_signal(signal.SIGTERM)
+            server.process.wait(60)
+        gone, alive = psutil.wait_procs(running, timeout=30)
+        assert not alive and len(gone) == len(running)
 
 
 def test_a_client_that_leaves_gives_its_places_back() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 
 from rg_env.integrations import turns_of_clients
-from rg_env.integrations.turns_of_clients import Turns
+from rg_env.integrations.turns_of_clients import Rounds, Turns
 
 
 def test_a_client_with_much_work_lets_another_in_early() -> None:
@@ -55,3 +55,21 @@ def test_slow_work_of_one_client_leaves_slots_to_the_others(monkeypatch) -> None
         await asyncio.wait_for(asyncio.gather(*(hold("slow") for _ in range(4))), 60)
 
     asyncio.run(test())
+
+
+def test_one_piece_of_each_client_is_done_in_an_iteration() -> None:
+    done: list[str] = []
+
+    async def test() -> None:
+        rounds = Rounds(asyncio.get_running_loop())
+        for number in range(50):
+            rounds.add("rude", lambda number=number: done.append(f"rude {number}"))  # type: ignore[misc]
+        rounds.add("polite", lambda: done.append("polite"))
+        rounds.add("broken", lambda: 1 // 0)
+        while len(done) < 51:
+            await asyncio.sleep(0)
+        rounds.add("rude", lambda: done.append("at once"))
+
+    asyncio.run(test(), debug=False)
+    assert done.index("polite") <= 2
+    assert [text for text in done if text != "polite"] == [*(f"rude {number}" for number in range(50)), "at once"]
