@@ -1,7 +1,8 @@
 """`rg-env serve` with 1,000 clients: 800 ask for the score of an answer every 20 seconds, and 200 of another address
 leave, send half a body, send slowly, send 100 MB, hold connections, send hostile entries, or ask for items that take
 long to make. The cost is the time within which 95 of 100 polite answers came, next to that without the 200. Each run
-with them takes a minute.
+with them takes a minute. Where all clients are in one process, a polite one also waits while that process does the rude
+ones' work, such as sending 100 MB; so the rude ones are in a process of their own, too, on one of the cores.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +33,7 @@ POLITE, RUDE = 800, 200
 PAUSE_SECONDS = 20.0
 """Between two questions of a polite client."""
 SECONDS, QUICK_SECONDS = 60, 20
-QUIET_SECONDS = 40
+QUIET_SECONDS = 20
 ITEM, RIGHT = "gcd-train-42-0", "2"
 HOSTILE = {
     "entry": {
@@ -162,28 +166,51 @@ async def rude(port: int, number: int, end: float) -> None:
         await asyncio.sleep(0.5)
 
 
-async def all_clients(port: int, seconds: float, rude_ones: int) -> list[Asked]:
+async def all_clients(port: int, seconds: float, polite_ones: int, rude_ones: int) -> list[Asked]:
     end = time.monotonic() + seconds
     asked: list[Asked] = []
-    polite_ones = [polite(port, number, end, asked) for number in range(POLITE)]
-    await asyncio.gather(*polite_ones, *(rude(port, number, end) for number in range(rude_ones)))
+    all_of_them = [polite(port, number, end, asked) for number in range(polite_ones)]
+    await asyncio.gather(*all_of_them, *(rude(port, number, end) for number in range(rude_ones)))
     return asked
+
+
+def be_rude(port: int, seconds: float) -> float:
+    """The rude ones alone, on the last core. Returns the CPU seconds that they took."""
+    os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])
+    allow_connections()
+    before = time.process_time()
+    asyncio.run(all_clients(port, seconds, 0, RUDE))
+    return time.process_time() - before
 
 
 # ------------------------------------------------------------------------------------------------------------ figures
 class Load:
     """Runs of the clients against one server, and what all of them found."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, server: psutil.Process) -> None:
+        self._port, self._server = port, server
+        self._other_process = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+        self.cores: dict[str, list[float]] = {}
+        """CPU seconds per second that processes took, with the rude ones: the server, and who is in the clients'."""
         self.answers = 0
         self.wrong: Counter[str] = Counter()
         self.medians: list[float] = []
         self.slowest = 0.0
 
-    def run(self, seconds: float, rude_ones: int) -> float:
-        """Milliseconds within which 95 of 100 polite answers came."""
-        asked = asyncio.run(all_clients(self._port, seconds, rude_ones))
+    def run(self, seconds: float, rude_ones: int = 0, *, apart: bool = False) -> float:
+        """Milliseconds within which 95 of 100 polite answers came. `apart`: the rude ones are in another process."""
+        rude_here = 0 if apart else rude_ones
+        other = None
+        if apart:
+            self._other_process.submit(be_rude, self._port, 0).result()  # it has started, and imported all
+            other = self._other_process.submit(be_rude, self._port, seconds)
+        before, before_of_server = time.process_time(), cpu_seconds(self._server)
+        asked = asyncio.run(all_clients(self._port, seconds, POLITE, rude_here))
+        if rude_ones:
+            self._note("polite ones" if apart else "all clients", (time.process_time() - before) / seconds)
+            self._note("server", (cpu_seconds(self._server) - before_of_server) / seconds)
+        if other is not None:
+            self._note("rude ones", other.result() / seconds)
         times = [one.milliseconds for one in asked]
         self.answers += len(asked)
         self.wrong.update(one.wrong for one in asked if one.wrong)
@@ -191,6 +218,14 @@ class Load:
             self.medians.append(statistics.median(times))
             self.slowest = max(self.slowest, *times)
         return statistics.quantiles(times, n=20)[-1]
+
+    def _note(self, process: str, cores: float) -> None:
+        self.cores.setdefault(process, []).append(cores)
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
@@ -200,18 +235,19 @@ def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
     with started("-m", "rg_env", "serve", "--port", "0") as url:
         port = int(url.rpartition(":")[2])
         server = next(child for child in psutil.Process().children() if "serve" in child.cmdline())
-        load = Load(port)
-        load.run(QUICK_SECONDS, 0)  # processes and imports
+        load = Load(port, server)
+        load.run(QUICK_SECONDS)  # processes and imports
         before = state_of(server)
-        yield Comparison(
-            "a polite answer, 95 of 100",
-            "ms",
-            lambda: load.run(seconds, RUDE),
-            lambda: load.run(min(seconds, QUIET_SECONDS), 0),
-            "the same without the rude ones",
-            goal=Goal(ratio=2.0),
-            slow=True,
-        )
+        for apart, where in ((False, ""), (True, "; the rude ones in a process of their own, on one core")):
+            yield Comparison(
+                f"a polite answer, 95 of 100{where}",
+                "ms",
+                partial(load.run, seconds, RUDE, apart=apart),
+                partial(load.run, min(seconds, QUIET_SECONDS)),
+                "the same without the rude ones",
+                goal=Goal(ratio=2.0),
+                slow=True,
+            )
         after = settled(server, before)
         start = time.monotonic()
         server.send_signal(signal.SIGTERM)
@@ -227,6 +263,10 @@ def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
         f"The server had {before.descriptors} descriptors and {before.megabytes} MB before, {after.descriptors} and "
         f"{after.megabytes} MB after all had left; SIGTERM ended it within {ended:.1f} s. Load average at the end: "
         f"{os.getloadavg()[0]:.1f}; clients and server shared the cores."
+    )
+    shares = ", ".join(f"{process} {statistics.median(cores):.2f}" for process, cores in load.cores.items())
+    NOTES.append(
+        f"Cores that processes took while there were rude clients, without scorers and makers of items: {shares}."
     )
 
 
