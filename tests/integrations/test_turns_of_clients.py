@@ -60,12 +60,15 @@ def test_slow_work_of_one_client_leaves_slots_to_the_others(monkeypatch) -> None
 def test_one_piece_of_each_client_is_done_in_an_iteration() -> None:
     done: list[str] = []
 
+    def raises() -> None:
+        raise ValueError("one piece of work")
+
     async def test() -> None:
         rounds = Rounds(asyncio.get_running_loop())
         for number in range(50):
             rounds.add("rude", lambda number=number: done.append(f"rude {number}"))  # type: ignore[misc]
         rounds.add("polite", lambda: done.append("polite"))
-        rounds.add("broken", lambda: 1 // 0)
+        rounds.add("broken", raises)
         while len(done) < 51:
             await asyncio.sleep(0)
         rounds.add("rude", lambda: done.append("at once"))
