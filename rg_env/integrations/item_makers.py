@@ -91,7 +91,7 @@ class ItemMakers:
 
 
 def _modules() -> list[str]:
-    return ["reasoning_gym", __name__, *modules_of_tasks()]
+    return ["rg_env.tasks.upstream.slim_import", __name__, *modules_of_tasks()]
 
 
 def _check(reply: object) -> str:
