@@ -10,8 +10,10 @@ MODEL ?= nano
 VLLM_VENV := .venv-vllm
 VERIFIERS_VENV := .venv-verifiers
 CLIENTS_VENV := .venv-clients
-# Processes that share the tests of `make test`, `make test-long` and `make test-weekly`.
-JOBS ?= 2
+# Processes that share the tests of `make test`, for two cores: many tests wait for processes that they have started.
+JOBS ?= 3
+# Of `make test-long` and `make test-weekly`, whose trainings use all cores.
+LONG_JOBS ?= 2
 
 .PHONY: install install-vllm install-verifiers install-clients quickstart test pytest test-fast test-long test-weekly test-vllm test-verifiers test-clients sweep check check-types check-rest docs chromium format bench samples snapshots nano gpu-check pins clean
 
@@ -54,7 +56,7 @@ $(VLLM_VENV)/installed: pyproject.toml requirements/vllm.txt scripts/install.sh
 install-vllm: $(VLLM_VENV)/installed
 
 # A file's tests share what its fixtures trained, so they stay in one process. Files begin in the order of tests/conftest.py.
-BY_FILE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
+BY_FILE := -n $(LONG_JOBS) --dist loadfile --no-loadscope-reorder
 
 # Training runs, such as the quickstart, with attacks, kills and resumption; and what else takes a quarter of a minute.
 # Two that must be equal to the last bit run after the others: on a busy machine, the sampler's batches may differ.
