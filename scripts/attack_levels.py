@@ -563,10 +563,9 @@ best on one half of the items were judged on the other half. The same was done w
 {known} items: a threshold for a count of the question or for a ratio of two, and the answer to the most similar
 question.
 
-Rows of commit `2cc67bc` (105 tasks, 586 levels, 423 to 832 answers for each item; 9,332 of 9,332 of the best policies'
-answers got the same score from `Scorer` with its processes; `propositional_logic` at c = 0.75 was too slow) are older
-than conditions on signs and ratios, and than rules that are learned. In the last run, at commit `{commit}` ({date}):
-{tasks} tasks, {levels} levels, {policies} answers for each item, {confirmed} confirmed in this way.{lost}
+In the last run ({date}): {tasks} tasks, {levels} levels, {policies} answers for each item; of the best policies'
+answers, {confirmed} got the same score from `Scorer` with its processes.{lost} Rows of commit `2cc67bc`, of tasks that
+are not in the default mix, are older than conditions on signs and ratios, and than rules that are learned.
 
 A level is not used if one policy is fully right on more than 0.4 of the items (0.5 where there are three answers, 0.75
 where there are two). Not covered: programs of three steps, and policies that perform the task itself.
@@ -599,13 +598,14 @@ def page(records: Mapping[tuple[str, float | None], dict[str, Any]], old: str) -
     for task in sorted(tasks):
         of_levels = [measured.get((task, c)) for c in levels]
         plain = measured.get((task, None))
-        commit = max(record["commit"] for record in of_levels if record)
+        commits = sorted({record["commit"] for record in of_levels if record})
+        commit = ", ".join(f"`{name}`" for name in commits)
         if not in_default_mix(task):
             if plain is not None:
-                left_out.append((f"`{task}`", *_policies(plain)[-1], reason_for(task), f"`{commit}`"))
+                left_out.append((f"`{task}`", *_policies(plain)[-1], reason_for(task), commit))
             continue
         prior = f"{plain['prior']:.2f}" if plain else "–"
-        rows.append((f"`{task}`", prior, *(_cell(record) for record in of_levels), f"`{commit}`"))
+        rows.append((f"`{task}`", prior, *(_cell(record) for record in of_levels), commit))
         for c, record in zip(levels, of_levels, strict=True):
             if record and max(record[name]["mean"] for name in _BEST) >= 0.25:
                 best.extend((f"`{task}`", _level(c), *policy) for policy in _policies(record))
@@ -634,7 +634,6 @@ def _head(records: Mapping[tuple[str, float | None], Any], measured: Mapping[tup
     judged = [record[name] for record in measured.values() for name in _BEST]
     confirmed, compared = (sum(result.get(key, 0) for result in judged) for key in ("confirmed", "compared"))
     return _HEAD.format(
-        commit=max(record["commit"] for record in measured.values()),
         date=time.strftime("%Y-%m-%d"),
         levels=len(measured),
         tasks=len({task for task, _ in measured}),
