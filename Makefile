@@ -35,7 +35,7 @@ quickstart: install
 test: install check-rest chromium
 	@$(MAKE) --no-print-directory --jobs=2 check-types pytest
 
-pytest:
+pytest: install
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # The report is tested in a real browser. If none can be installed, those tests are skipped with a message.

@@ -142,12 +142,12 @@ class Desk:
             except NotMadeError as error:
                 raise RefusedError(503, str(error)) from None
 
-    async def look_up(self, function: Callable[[], Item | None]) -> Item | None:
-        """Return the item that a function reads from a file, in a thread. Raises as `make`."""
+    async def look_up[T](self, function: Callable[[], T]) -> T:
+        """Return what a function that reads an item from a file returns. It runs in a thread. Raises as `make`."""
         client = CLIENT.get()
         begun = False
 
-        async def look_up_in_turn() -> Item | None:
+        async def look_up_in_turn() -> T:
             nonlocal begun
             async with self._making.turn(client):
                 begun = True

@@ -143,9 +143,7 @@ class Episodes:
         if task.file is None:
             name = Split(split)
             return await self.desk.make(RowWanted(task, _seed_of(name), name, index))
-        item = await self.desk.look_up(partial(rows.item, index))
-        assert item is not None
-        return item
+        return await self.desk.look_up(partial(rows.item, index))
 
     async def item_of_id(self, item_id: str) -> Item:
         """Return the item of an id. Raises RefusedError: it names none."""

@@ -23,14 +23,12 @@ from rg_env.dataset import ItemSource, item_of_id
 from rg_env.errors import ConfigError
 from rg_env.modules import modules_of_tasks
 from rg_env.prompts import Prompts
-from rg_env.runner.caller_pool import ScorerPool, wait_async
+from rg_env.runner.caller_pool import WALL_FACTOR, ScorerPool, wait_async
 from rg_env.runner.failures import Failure, JobFailedError, ProtocolError, reason_of
 from rg_env.tasks import Item, TaskMix, TaskSpec
 
 LIMIT_SECONDS = 60.0
 """Of wall time, because a task of the user's may have threads and processes."""
-_WALL_FACTOR = 4
-"""What the runner multiplies its limit by."""
 _NICENESS = 10
 """Making items leaves the cores to answers, if there is not enough of them for both."""
 
@@ -62,7 +60,7 @@ class ItemMakers:
     def __init__(self, size: int) -> None:
         self._target = pickle.dumps((__name__, make_maker.__name__))
         # Without the sandbox: what makes items has seen no answer, and a user's task may read files.
-        self._pool = ScorerPool(size, LIMIT_SECONDS / _WALL_FACTOR, _modules, memory_mb=0)
+        self._pool = ScorerPool(size, LIMIT_SECONDS / WALL_FACTOR, _modules, memory_mb=0)
 
     async def make(self, wanted: Wanted) -> Item:
         """Return an item.

@@ -62,7 +62,7 @@ from .protocol import CANNOT_SERVE
 logger = logging.getLogger(__package__)
 
 _TRIES = 2
-_WALL_FACTOR = 4.0
+WALL_FACTOR = 4.0
 """Wall time that an answer may take, in multiples of its CPU time."""
 _PREPARE_SECONDS = 30.0
 _PAUSES = (0.05, 0.5, 1.0, 2.0, 4.0)
@@ -324,7 +324,7 @@ class ScorerPool:
         if not worker.is_forked_ready and target not in worker.ready_targets:
             await self._make_ready(worker, target)
         worker.jobs += 1
-        return await worker.ask(target, arguments, Limit(self._cpu_seconds, _WALL_FACTOR * self._timeout))
+        return await worker.ask(target, arguments, Limit(self._cpu_seconds, WALL_FACTOR * self._timeout))
 
     async def _make_ready(self, worker: Worker, target: bytes) -> None:
         try:

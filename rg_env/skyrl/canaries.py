@@ -159,7 +159,7 @@ class Canaries:
         if failed:
             logger.warning("canary: {}: the verifier is wrong", failed[0])
         for item in items:
-            other = self._other_answer(item)
+            other = self._other_answer(task, reference_answer(item.entry))
             if other is None or task in self._without_wrong:
                 continue
             scored = await self._score(Canary(item, self._bare(other), other, is_right=False))
@@ -208,7 +208,7 @@ class Canaries:
         without = self._without_right if is_right else self._without_wrong
         if not own or item.task in without:
             return None
-        answer = own if is_right else self._other_answer(item)
+        answer = own if is_right else self._other_answer(item.task, own)
         if answer is None:
             return None
         changed = _with_answer(text, answer, self._config)
@@ -219,11 +219,11 @@ class Canaries:
         if answer not in answers:
             answers.append(answer)
 
-    def _other_answer(self, item: Item) -> str | None:
-        """Return the answer of another item of the task, the one that came last; None if all are that of this item."""
-        own = canonical(reference_answer(item.entry))
-        for answer in reversed(self._answers[item.task]):
-            if canonical(answer) != own:
+    def _other_answer(self, task: str, own: str) -> str | None:
+        """Return the last answer of another item of the task; None if all are `own`, that of this item."""
+        same = canonical(own)
+        for answer in reversed(self._answers[task]):
+            if canonical(answer) != same:
                 return answer
         return None
 

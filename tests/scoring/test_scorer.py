@@ -197,7 +197,7 @@ def impatient() -> Iterator[Scorer]:
 @pytest.fixture
 def cores_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
     """However little CPU time this machine has for a worker: wait until it has used up its limit."""
-    monkeypatch.setattr(pool, "_WALL_FACTOR", 10_000.0)
+    monkeypatch.setattr(pool, "WALL_FACTOR", 10_000.0)
 
 
 @pytest.mark.usefixtures("unguarded", "cores_to_spare")
@@ -232,7 +232,7 @@ def test_an_answer_whose_worker_never_gets_a_core_is_excused_and_never_remembere
             scored = scorer.score_answer(entry, entry["answer"])
         assert (scored.raw, scored.score, scored.status, scored.excused) == (None, 0.0, Status.TIMEOUT, True)
         assert "no core was free" in scored.detail
-        monkeypatch.setattr(pool, "_WALL_FACTOR", 10_000.0)
+        monkeypatch.setattr(pool, "WALL_FACTOR", 10_000.0)
         assert scorer.score_answer(entry, entry["answer"]).score == 1.0
 
 
@@ -260,7 +260,7 @@ def test_a_limit_counts_cpu_seconds_and_not_the_time_of_waiting_for_a_core(
         threading.Timer(1.5 * cpu, os.kill, (worker.pid, signal.SIGCONT)).start()
 
     when_asked(monkeypatch, interrupt)
-    monkeypatch.setattr(pool, "_WALL_FACTOR", 10_000.0)
+    monkeypatch.setattr(pool, "WALL_FACTOR", 10_000.0)
     entry = item("chain_sum")
     with Scorer(workers=1, timeout=0.5) as scorer:
         assert scorer.score_answer(entry, entry["answer"]).score == 1.0

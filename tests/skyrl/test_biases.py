@@ -79,7 +79,7 @@ def test_scores_stay_with_their_texts_where_responses_drop_out(tmp_path, monkeyp
     """
 
     # However busy the machine is, what hangs uses up its CPU time; and the guard would refuse it.
-    monkeypatch.setattr("rg_env.runner.caller_pool._WALL_FACTOR", 10_000.0)
+    monkeypatch.setattr("rg_env.runner.caller_pool.WALL_FACTOR", 10_000.0)
     monkeypatch.setattr(guard, "admit", lambda entry, answer: (entry, answer, f"<answer>{answer}</answer>"))
     coins = ReasoningGymDataset(["coin_flip"], size=2)
     answers = oracle(coins)
