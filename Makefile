@@ -121,7 +121,7 @@ format: install
 bench: install
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# dumps/sample, docs/sample-report.html and the pictures of the pages, from new runs.
+# dumps/sample and the pictures of the pages, from new runs.
 samples: install
 	scripts/samples.sh
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make again what the repository shows of runs: dumps/sample and its report, and the pictures of the README and of docs/reading.md.
+# Make again what the repository shows of runs: dumps/sample, and the pictures of the README and of docs/reading.md.
 # A few minutes on two idle cores; needs Chromium:  make samples
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -15,7 +15,6 @@ sed -i "s#$work/##g; s#$root/##g; s#\"host\": \"[^\"]*\"#\"host\": \"localhost\"
 rm -rf "$root/dumps/sample"
 mkdir "$root/dumps/sample"
 cp sample/*.json* "$root/dumps/sample"
-"$bin/rg-env" dumps report "$root/dumps/sample" --out "$root/docs/sample-report.html" --force
 "$bin/python" "$root/scripts/browser_picture.py" "$root/docs/browser.svg" "$root/dumps/sample"
 
 "$bin/python" "$root/scripts/terminal_picture.py" "$root/docs/terminal.svg" configs/quickstart.yaml

@@ -68,7 +68,6 @@ MISTAKES = {
     "dumps export sft dumps/sample --out x.jsonl --per-group 0": "--per-group",
     "dumps export dpo dumps/sample --out x.jsonl --margin 0": "--margin': must be greater than or equal to 0.001",
     "dumps report dumps/sample --out x.jsonl": "must end in .html",
-    "dumps report dumps/sample --out docs/sample-report.html": "--force",
     "dumps report dumps/sample --out x.html --where 'color = 1'": "unknown column color",
     "dumps signs dumps/sample --where 'color = 1'": "unknown column color",
     "dumps show dumps/sample --plain --where 'nope = 1'": "unknown column nope",
