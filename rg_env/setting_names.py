@@ -8,6 +8,7 @@ writes it, and `make check` compares it with the installed SkyRL.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import resources
@@ -18,6 +19,8 @@ from rg_env.errors import ConfigError
 
 FILE = "setting_names.txt"
 _FREE_FORM = ".*"
+_LAST_PART = re.compile(r"(?<![\w.])[a-z]+(?:_[a-z0-9]+)+(?![\w.(])")
+"""A word with an underscore, which is a name and no English word, and not a part of a longer name."""
 _NOBODY_SETS = ".fake_int4_qat."
 """Settings of an experiment of SkyRL's, whose short names are those of common settings elsewhere (`group_size`)."""
 FOREIGN_PAGE = "docs/coming-from.md"
@@ -106,6 +109,21 @@ def is_group(name: str) -> bool:
 def is_foreign(key: str) -> bool:
     """Return whether a key has a name that only Atropos or an older SkyRL knows."""
     return key not in setting_names() and key.rpartition(".")[2] in FOREIGN
+
+
+def with_whole_names(message: str) -> str:
+    """Return a message of SkyRL's in which settings have their whole names, where it has the last part alone.
+
+    >>> with_whole_names("max_training_steps must be > 0, got -5")
+    'trainer.max_training_steps must be > 0, got -5'
+    """
+    return _LAST_PART.sub(_whole_name, message)
+
+
+def _whole_name(last_part: re.Match[str]) -> str:
+    names = [name for name in setting_names() if name.endswith(f".{last_part[0]}")]
+    # A part that several settings have stays as SkyRL wrote it.
+    return names[0] if len(names) == 1 else last_part[0]
 
 
 def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:

@@ -33,10 +33,10 @@ from rg_env.errors import ConfigError, RGEnvError, UnavailableError, did_you_mea
 from rg_env.hub import check_hub_model
 from rg_env.prompts import Prompts, format_warning
 from rg_env.rewards import load_reward, try_reward_function
+from rg_env.setting_names import with_whole_names
 from rg_env.settings import value_of
 from rg_env.skyrl.resumption import check_resumption
 from rg_env.skyrl.run_folder import PATHS, check_run_name
-from rg_env.skyrl.suggestions import suggestion
 from rg_env.tasks import Split, TaskMix
 from rg_env.tasks.item import ENV_CLASS
 from rg_env.tasks.questions import QuestionStream
@@ -335,15 +335,14 @@ TOGETHER = (check_rows, check_loop, check_temperature, check_resumption)
 
 # ----------------------------------------------------------------------------------------- what needs torch and SkyRL
 def check_skyrl(cfg: Any) -> None:
-    """SkyRL's own checks, which also complete the config: one line in its words, with the settings to change."""
+    """SkyRL's own checks, which also complete the config: one line in its words, with the whole names of settings."""
     # First, because SkyRL refuses a run with wandb that has no key in the environment.
     _set_wandb_key()
     message = _refusal_of_skyrl(cfg)
     if "WANDB_API_KEY" in message:
         raise ConfigError(f"{message}: set it, run `wandb login`, or set WANDB_MODE=offline or trainer.logger=console")
     if message:
-        advice = suggestion(message, cfg, lambda trial: not _refusal_of_skyrl(trial))
-        raise ConfigError("; ".join(filter(None, (message, advice))))
+        raise ConfigError(with_whole_names(message))
 
 
 def _set_wandb_key() -> None:

@@ -29,7 +29,7 @@ from rg_env.config import PREFIX
 from rg_env.dataset import EvalSet, ReasoningGymDataset
 from rg_env.dump import DumpWriter, claim_run, close_all, write_manifest
 from rg_env.dump.manifest import read_manifest
-from rg_env.errors import ConfigError, MissingGroupsError, RGEnvError, describe, need, one_line
+from rg_env.errors import MissingGroupsError, describe, need, one_line
 from rg_env.scoring import shared_scorer
 from rg_env.skyrl.env import register
 from rg_env.skyrl.generator import RGDumpGenerator
@@ -37,7 +37,6 @@ from rg_env.skyrl.logs import set_up_logging
 from rg_env.skyrl.recorder import resumes
 from rg_env.skyrl.resumption import as_settings
 from rg_env.skyrl.steps import StepTracking
-from rg_env.skyrl.suggestions import suggestion
 from rg_env.skyrl.train_config import RGTrainConfig
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
 from rg_env.tasks.questions import hashes_of
@@ -208,8 +207,7 @@ def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
         experiment.run()
         end = "finished"
     except Exception as error:
-        # Whose mistake it is: that of the user's code, or of a setting that SkyRL refuses without naming it.
-        known = in_user_code(error, cfg.rg_dump, cfg.trainer.log_path) or _with_settings(error, cfg)
+        known = in_user_code(error, cfg.rg_dump, cfg.trainer.log_path)
         end = f"failed: {one_line(known or describe(error), _REASON)}"
         if known:
             raise known from None
@@ -222,15 +220,6 @@ def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
         raise MissingGroupsError(
             f"{counted(missing, 'group')} of this run missing from the dump in {folder}: the disk failed"
         )
-
-
-def _with_settings(error: Exception, cfg: RGTrainConfig) -> RGEnvError | None:
-    """Return an error of SkyRL's with the settings to change, if it names none; None for any other error."""
-    message = str(error).partition("\n")[0]  # what follows may be a traceback, with code that is no message
-    advice = suggestion(message, cfg)
-    if not advice:
-        return None
-    return ConfigError(f"{one_line(message, _REASON)}; {advice}")
 
 
 def training_class(cfg: RGTrainConfig) -> type[RGExperiment]:

@@ -37,7 +37,7 @@ WRONG_TYPES = {
 }
 OUT_OF_RANGE = {
     "trainer.epochs=0": "at least 1",
-    "trainer.max_training_steps=0": "must be > 0",
+    "trainer.max_training_steps=0": "trainer.max_training_steps must be > 0",
     "trainer.policy.optimizer_config.lr=-1": "at least 0",
     "trainer.policy.optimizer_config.lr=.inf": "must be a number",
     "generator.n_samples_per_prompt=1": "at least 2",
@@ -52,8 +52,8 @@ WRONG_CHOICES = {
     "trainer.resume_mode=lastest": "latest",
     "trainer.strategy=deepspeed": "megatron",
     "trainer.policy.optimizer_config.scheduler=cosin": "did you mean cosine",
-    "trainer.algorithm.advantage_estimator=grpoo": "did you mean grpo",
-    "trainer.algorithm.policy_loss_type=ppo": "SkyRL calls it regular",
+    "trainer.algorithm.advantage_estimator=grpoo": "grpo",
+    "trainer.algorithm.policy_loss_type=ppo": "regular",
     "trainer.algorithm.loss_reduction=mean": "token_mean",
     "trainer.algorithm.dynamic_sampling.type=filterr": "filter, replace",
     f"{ENGINE}.backend=sglang": "vllm",
@@ -110,9 +110,9 @@ CRITIC = "trainer.algorithm.advantage_estimator=gae trainer.critic.model.path=na
 SEVERAL = {
     "trainer.seed 5": "key=value without spaces: trainer.seed=5",
     "trainer.seed: 5": "key=value without spaces: trainer.seed=5",
-    "trainer.train_batch_size=10": "train_batch_size 10 should be divisible by policy_mini_batch_size 4",
+    "trainer.train_batch_size=10": "trainer.train_batch_size 10 should be divisible by trainer.policy_mini_batch_size 4",
     "trainer.train_batch_size=2": "trainer.train_batch_size >= trainer.policy_mini_batch_size",
-    "trainer.policy_mini_batch_size=0": "policy_mini_batch_size must be greater than 0",
+    "trainer.policy_mini_batch_size=0": "trainer.policy_mini_batch_size must be greater than 0",
     "trainer.micro_train_batch_size_per_gpu=3": "micro_train_batch_size_per_gpu 3",
     "trainer.placement.policy_num_nodes=3 trainer.placement.ref_num_nodes=3": "do not divide by 3, as the workers",
     f"{CRITIC}trainer.critic_mini_batch_size=3": "critic_mini_batch_size 3",
