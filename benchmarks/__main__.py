@@ -2,7 +2,7 @@
 
     python -m benchmarks [--quick] [--out FOLDER] [NAME ...]
 
-A full run writes `docs/evidence/benchmarks.md` and `docs/evidence/benchmarks.json`. With `--quick` (fewer runs of
+A full run writes `evidence/benchmarks.md` and `evidence/benchmarks.json`. With `--quick` (fewer runs of
 smaller work) or with names of benchmarks, the files go to `runs/benchmarks`, because they are not comparable.
 """
 
@@ -38,7 +38,7 @@ def main() -> None:
     if unknown := sorted({*asked.names} - {*BENCHMARKS}):
         parser.error(f"there is no benchmark {unknown[0]!r}; choose from {', '.join(BENCHMARKS)}")
     complete = not asked.names and not asked.quick
-    out = asked.out or (ROOT / "docs" / "evidence" if complete else ROOT / "runs" / "benchmarks")
+    out = asked.out or (ROOT / "evidence" if complete else ROOT / "runs" / "benchmarks")
     out.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     sections = [_section(name, asked.quick) for name in asked.names or BENCHMARKS]

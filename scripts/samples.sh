@@ -29,7 +29,7 @@ pair() {
     trainer.eval_before_train=false trainer.eval_interval=-1 trainer.hf_save_interval=-1 "$ours.dump_dir=two/$1/dumps"
 }
 pair quickstart null
-pair short_pays scripts.lab_faults.short_pays
+pair short_pays evidence.lab_faults.short_pays
 "$bin/rg-env" dumps report two/quickstart/dumps two/short_pays/dumps --out two.html
 chromium --headless --no-sandbox --hide-scrollbars --window-size=1180,1530 --virtual-time-budget=5000 \
   --screenshot="$root/docs/two-runs.png" "file://$work/two.html"

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+EVIDENCE = sorted((ROOT / "evidence").glob("*.md"))
+"""Pages for reviewers, whose links are checked and whose commands are not run."""
 _MARK = re.compile(r"<!-- (long|not run)(?:, lines? ([\d, ]+))?: (\S.*) -->")
 
 

@@ -14,7 +14,7 @@ import pytest
 from rg_env.analysis.export import Reason
 from rg_env.dump import FileKind
 from rg_env.dump.contents import KINDS
-from tests.documents import PAGES, ROOT
+from tests.documents import EVIDENCE, PAGES, ROOT
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 BRITISH = re.compile(
@@ -31,7 +31,7 @@ def page_id(page):
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "dumps" / "README.md"], ids=page_id)
+@pytest.mark.parametrize("page", [*PAGES, *EVIDENCE, ROOT / "CHANGELOG.md", ROOT / "dumps" / "README.md"], ids=page_id)
 def test_links_between_pages_lead_somewhere(page):
     for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", page.read_text()):
         linked = page.parent / target if target else page
@@ -103,10 +103,10 @@ def test_the_names_in_the_tree_exist():
     assert [(path, name) for path, name in named if name not in set(names_in(ROOT / "rg_env" / path))] == []
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "Makefile"], ids=page_id)
+@pytest.mark.parametrize("page", [*PAGES, *EVIDENCE, ROOT / "Makefile"], ids=page_id)
 def test_files_that_a_page_names_exist(page):
     named = re.findall(
-        r"(?<![\w/])((?:rg_env|tests|docs|configs|scripts|benchmarks)/[\w./-]+\.(?:py|md|yaml|sh|jsonl?))",
+        r"(?<![\w/])((?:rg_env|tests|docs|configs|scripts|benchmarks|evidence)/[\w./-]+\.(?:py|md|yaml|sh|jsonl?))",
         page.read_text(),
     )
     assert [name for name in named if not (ROOT / name).exists() and "NAME" not in name] == []
@@ -119,7 +119,7 @@ def test_pages_that_the_code_names_exist():
         for path in [*files, ROOT / "Makefile", ROOT / "CHANGELOG.md"]
         if path.is_file() and path.suffix in CODE
     )
-    named = {page for text in texts for page in re.findall(r"\bdocs/[\w/-]+\.md", text)}
+    named = {page for text in texts for page in re.findall(r"\b(?:docs|evidence)/[\w-]+\.md", text)}
     assert len(named) > 10 and [page for page in sorted(named) if not (ROOT / page).exists()] == []
 
 
@@ -134,7 +134,8 @@ def test_the_spelling_is_american():
     endings = {".py", ".md", ".yaml", ".sh", ".js", ".html", ".tcss"}
     folders = ("rg_env", "docs", "configs", "scripts", "benchmarks")
     files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*")) if path.suffix in endings]
-    texts = {path: path.read_text() for path in [*PAGES, ROOT / "CHANGELOG.md", *files] if "vendor" not in path.parts}
+    files += [*PAGES, *EVIDENCE, ROOT / "CHANGELOG.md"]
+    texts = {path: path.read_text() for path in files if "vendor" not in path.parts}
     found = {page_id(path): BRITISH.findall(text.replace("inter_generalisation", "")) for path, text in texts.items()}
     assert len(texts) > 200
     assert {name: words for name, words in found.items() if words} == {}

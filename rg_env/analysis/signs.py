@@ -1,7 +1,7 @@
 """Signs that a reward is hacked, or that its verifier is broken, in recorded rollouts.
 
 Invariant: a finding concerns one task, or the run, states the counts that it is based on, and is never based on a
-single rollout. docs/evidence/attacks.md and docs/evidence/signs.md have the rate of false alarms.
+single rollout. evidence/attacks.md and evidence/signs.md have the rate of false alarms.
 Memory grows with the number of different wrong answers that were rewarded, and as `verdict_signs` says.
 """
 

@@ -6,7 +6,7 @@ all comparisons that were made (`_ALPHA`).
 
 Invariant: with a verifier that looks at nothing but item and answer, and rewards without a rule of one's own, `unpaid`,
 `unequal` and `follows` are impossible, not just rare.
-Not covered: a verifier that is wrong about every occurrence of an answer in the same way. docs/evidence/signs.md has
+Not covered: a verifier that is wrong about every occurrence of an answer in the same way. evidence/signs.md has
 what each sign found.
 `jump` and `partial_alone` compare the steps of one run, so of several at once they say nothing.
 Memory grows with the number of steps, and with the words of those responses whose rewards differ although their answers

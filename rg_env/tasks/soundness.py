@@ -46,7 +46,7 @@ class Soundness(StrEnum):
     UNSOUND = "unsound"
     """Wrong answers are known to score, and no check outside the scorer can reject them."""
     AUDITED = "audited"
-    """`rg-env attack` found no hole (docs/evidence/attacks.md). The scorer's source has not been reviewed."""
+    """`rg-env attack` found no hole (evidence/attacks.md). The scorer's source has not been reviewed."""
     UNAUDITED = "unaudited"
     """A user's own task: nothing has been tried."""
 

@@ -1,6 +1,6 @@
 """Items as they are drawn from reasoning-gym 0.1.25: a question without a clear answer is no item (`correct`).
 
-Each function says why a question has no clear answer, and "" for one that has. docs/evidence/upstream-findings.md has
+Each function says why a question has no clear answer, and "" for one that has. evidence/upstream-findings.md has
 examples and frequencies.
 """
 

@@ -4,7 +4,7 @@ Invariant: an answer depends on the question and on metadata that upstream compu
 answer, so that correcting an entry twice changes nothing. Not covered: questions without a clear answer, which
 `clarity` refuses when an item is made.
 
-Each function says in one line what is wrong upstream. docs/evidence/upstream-findings.md has examples, frequencies, and
+Each function says in one line what is wrong upstream. evidence/upstream-findings.md has examples, frequencies, and
 the tasks that were checked against independent solvers.
 """
 

@@ -1,6 +1,6 @@
 """Entries are bounded before anything reads them, and what reads them here takes linear time.
 
-`python -m scripts.fuzz_entries` measures it (docs/evidence/hangs.md). A pattern that is not linear makes a test here
+`python -m evidence.fuzz_entries` measures it (evidence/hangs.md). A pattern that is not linear makes a test here
 take minutes.
 """
 

@@ -110,7 +110,7 @@ CRITIC = "trainer.algorithm.advantage_estimator=gae trainer.critic.model.path=na
 SEVERAL = {
     "trainer.seed 5": "key=value without spaces: trainer.seed=5",
     "trainer.seed: 5": "key=value without spaces: trainer.seed=5",
-    "trainer.train_batch_size=10": "trainer.train_batch_size 10 should be divisible by trainer.policy_mini_batch_size 4",
+    "trainer.train_batch_size=10": "trainer.train_batch_size 10 should be divisible by trainer.policy_mini_batch_size",
     "trainer.train_batch_size=2": "trainer.train_batch_size >= trainer.policy_mini_batch_size",
     "trainer.policy_mini_batch_size=0": "trainer.policy_mini_batch_size must be greater than 0",
     "trainer.micro_train_batch_size_per_gpu=3": "micro_train_batch_size_per_gpu 3",

@@ -1,6 +1,6 @@
-"""Attack Reasoning Gym's tasks at default options and at five levels; write `docs/evidence/attacks.md`.
+"""Attack Reasoning Gym's tasks at default options and at five levels; write `evidence/attacks.md`.
 
-Run: `python -m scripts.attack_levels [--state FILE] [TASK ...]`. What was measured is kept in the state file, one line
+Run: `python -m evidence.attack_levels [--state FILE] [TASK ...]`. What was measured is kept in the state file, one line
 for each task and level, and measured again only for the tasks that are named. A level at which one policy is fully
 right more often than `often_right` allows is cut in `rg_env/tasks/levels.json` by hand, with the reason under `cut`,
 and its task is named here again.
@@ -60,7 +60,7 @@ COUNTED = 7
 LOST = 30
 """CPU seconds after which the process of a level is ended, and after 20 times as many in wall time."""
 SCREENED, FINALISTS, CONFIRMED = 20, 30, 12
-PAGE = Path("docs/evidence/attacks.md")
+PAGE = Path("evidence/attacks.md")
 
 Entry = Mapping[str, Any]
 Answers = list[dict[str, str]]
@@ -554,14 +554,14 @@ _HEAD = """# Attacks on the scorers
 
 Asked: can an answer get a reward without solving its question, on any task, at any level of difficulty?
 
-Done: `python -m scripts.attack_levels`, for each task at the commit in its row (reasoning-gym 0.1.25), with its default
-options and, where it has levels, at c = 0, 0.25, 0.5, 0.75 and 1; up to {items} items each, fewer where they are slow.
-Each item got {texts} texts (code, hanging, malformed, deep, wide and long ones, constants, frequent answers of other
-items) and the answers of policies that solve nothing: parts of the question, programs of one or two steps over its
-numbers, words and grids, and pairs of these under one condition on its words, its signs or a ratio of its counts. The
-best on one half of the items were judged on the other half. The same was done with rules that are learned from up to
-{known} items: a threshold for a count of the question or for a ratio of two, and the answer to the most similar
-question.
+Done: `python -m evidence.attack_levels`, for each task at the commit in its row (reasoning-gym 0.1.25), with its
+default options and, where it has levels, at c = 0, 0.25, 0.5, 0.75 and 1; up to {items} items each, fewer where they
+are slow. Each item got {texts} texts (code, hanging, malformed, deep, wide and long ones, constants, frequent answers
+of other items) and the answers of policies that solve nothing: parts of the question, programs of one or two steps
+over its numbers, words and grids, and pairs of these under one condition on its words, its signs or a ratio of its
+counts. The best on one half of the items were judged on the other half. The same was done with rules that are learned
+from up to {known} items: a threshold for a count of the question or for a ratio of two, and the answer to the most
+similar question.
 
 In the last run ({date}): {tasks} tasks, {levels} levels, {policies} answers for each item; of the best policies'
 answers, {confirmed} got the same score from `Scorer` with its processes.{lost} Rows of commit `2cc67bc`, of tasks that
@@ -589,7 +589,7 @@ Row = tuple[str, ...]
 
 
 def page(records: Mapping[tuple[str, float | None], dict[str, Any]], old: str) -> str:
-    """`docs/evidence/attacks.md`. What the old page says about other tasks, and below the tables, stays."""
+    """`evidence/attacks.md`. What the old page says about other tasks, and below the tables, stays."""
     measured = {key: record for key, record in records.items() if "lost" not in record}
     tasks = {task for task, _ in measured}
     levels = sorted(LEVELS, key=lambda c: -1 if c is None else c)

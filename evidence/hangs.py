@@ -1,7 +1,7 @@
-"""Tries public threads about verifiers that hang, and makes the tables of docs/evidence/hangs.md.
+"""Tries public threads about verifiers that hang, and makes the tables of evidence/hangs.md.
 
-    python scripts/hangs.py threads /tmp/hangs
-    python scripts/hangs.py zeros 2000
+    python evidence/hangs.py threads /tmp/hangs
+    python evidence/hangs.py zeros 2000
 
 `threads` installs the released packages without their dependencies into a throwaway environment (a folder) and calls
 each thread's function twice with the thread's input: as released, in a process that is killed after 30 seconds, and
@@ -33,7 +33,7 @@ from typing import Any
 from rg_env import ReasoningGymDataset
 from rg_env.scoring import guarded
 
-PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "hangs.md"
+PAGE = Path(__file__).with_suffix(".md")
 PACKAGES = ["verl==0.9.1", "areal==1.0.4", "torchtitan==0.3.0", "verifiers==0.1.14", "colorlog", "tenacity"]
 KILLED_AFTER = 30
 TASKS = ["chain_sum", "decimal_arithmetic", "fraction_simplification", "gcd", "polynomial_multiplication", "products"]

@@ -1,4 +1,4 @@
-"""The faults of `scripts/lab.py`: a subclass of `RGExperiment` for each, named in `experiment_class`.
+"""The faults of `evidence/lab.py`: a subclass of `RGExperiment` for each, named in `experiment_class`.
 
 A fault replaces the function that scores a response in the process that trains, so that responses and canaries meet it
 alike; the record of a run is then what a run with such a verifier would have written. The last three are faults of

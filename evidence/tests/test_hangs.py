@@ -1,4 +1,4 @@
-"""`scripts/hangs.py`: its cases, its calls and its page."""
+"""`evidence/hangs.py`: its cases, its calls and its page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 from tests.documents import ROOT
 
-SCRIPT = ROOT / "scripts" / "hangs.py"
+SCRIPT = ROOT / "evidence" / "hangs.py"
 
 
 def test_every_row_of_the_page_is_a_case_of_the_script() -> None:

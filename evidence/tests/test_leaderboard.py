@@ -1,4 +1,4 @@
-"""`scripts/leaderboard.py`, on files written here in upstream's forms."""
+"""`evidence/leaderboard.py`, on files written here in upstream's forms."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def write(path: Path, content: object) -> None:
 
 
 def leaderboard(*args: object) -> subprocess.CompletedProcess[str]:
-    return run_command(sys.executable, ROOT / "scripts" / "leaderboard.py", *args, check=False)
+    return run_command(sys.executable, ROOT / "evidence" / "leaderboard.py", *args, check=False)
 
 
 @pytest.fixture(scope="module")

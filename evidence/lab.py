@@ -1,14 +1,14 @@
 """Trains nano with planted faults, and says which signs find them, when, and how often they cry wolf on clean runs.
 
-python -m scripts.lab                       # goes on where it stopped; two runs at a time
-python -m scripts.lab --only poisoned,clean --seeds 1-2 --steps 30
-python -m scripts.lab --again               # examine the dumps that are in runs/lab once more: a sign has changed
-python -m scripts.lab --sample              # tests/data/lab: the first steps of some runs, which a test examines
-python -m scripts.lab --table               # docs/evidence/signs.md from the committed lines, nothing is trained
+python -m evidence.lab                       # goes on where it stopped; two runs at a time
+python -m evidence.lab --only poisoned,clean --seeds 1-2 --steps 30
+python -m evidence.lab --again               # examine the dumps that are in runs/lab once more: a sign has changed
+python -m evidence.lab --sample              # tests/data/lab: the first steps of some runs, which a test examines
+python -m evidence.lab --table               # evidence/signs.md from the committed lines, nothing is trained
 
 Leave the working tree alone meanwhile: a run imports parts of it at its end, and fails if they have changed.
 
-Each run is a line of docs/evidence/signs.jsonl, which is committed; a run whose line is there is not repeated. Its dump
+Each run is a line of evidence/signs.jsonl, which is committed; a run whose line is there is not repeated. Its dump
 stays in runs/lab, which is not committed. The true
 solve rate of each step is that of all responses scored again without the fault. Seeds 1 and 2 of a fault, and clean
 seeds 1 to 10, may be looked at when a threshold is chosen; all others are held out.
@@ -37,8 +37,8 @@ from rg_env.dump.files import zstd
 from rg_env.symptoms import CANARY_FAILURES, read_steps
 
 ROOT = Path(__file__).resolve().parents[1]
-LINES = ROOT / "docs" / "evidence" / "signs.jsonl"
-PAGE = ROOT / "docs" / "evidence" / "signs.md"
+LINES = ROOT / "evidence" / "signs.jsonl"
+PAGE = ROOT / "evidence" / "signs.md"
 DUMPS = ROOT / "runs" / "lab"
 SAMPLE = ROOT / "tests" / "data" / "lab"
 CLEAN = "clean"
@@ -66,11 +66,11 @@ class Fault:
 
 
 def _planted(kind: str, name: str, meaning: str) -> Fault:
-    return Fault(name, meaning, (f"{_RG}.experiment_class=scripts.lab_faults.{kind}",))
+    return Fault(name, meaning, (f"{_RG}.experiment_class=evidence.lab_faults.{kind}",))
 
 
 def _rewarded(function: str, name: str, meaning: str) -> Fault:
-    return Fault(name, meaning, (f"{_RG}.reward=scripts.lab_faults.{function}",))
+    return Fault(name, meaning, (f"{_RG}.reward=evidence.lab_faults.{function}",))
 
 
 FAULTS = (
@@ -313,7 +313,7 @@ def _wasserstein(left: Sequence[float], right: Sequence[float]) -> float:
 
 # ------------------------------------------------------------------------------------------------------ the page
 def page(lines: Sequence[dict[str, Any]]) -> str:
-    """The text of docs/evidence/signs.md."""
+    """The text of evidence/signs.md."""
     planned = 5 * (len(FAULTS) - 1) + 25
     rows = [
         "| fault | runs | found | held out | by canaries | first step | in time | signs |",
@@ -425,12 +425,12 @@ def _rival_part(lines: Sequence[dict[str, Any]]) -> str:
 
 _HEAD = """# Signs of a reward that lies
 
-<!-- lab: made by python -m scripts.lab with the option table, from signs.jsonl -->
+<!-- lab: made by python -m evidence.lab with the option table, from signs.jsonl -->
 
 Asked: which faults of a verifier do canaries and `rg-env dumps signs` find, how early, and how often do they report one
 where there is none?
 
-Done: `python -m scripts.lab` trains nano as the quickstart does, for 30 steps, with one planted fault. {done} of the
+Done: `python -m evidence.lab` trains nano as the quickstart does, for 30 steps, with one planted fault. {done} of the
 {planned} planned runs are finished; the others are not, and nothing is said about them. Seeds from 3 on, clean ones
 from 11 on, are held out from every choice of a threshold. A fault is found in time if the first sign begins before the
 true solve rate, the mean of five steps, has lost half of what it had gained. With a fault that begins at step 10, a

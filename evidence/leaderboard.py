@@ -1,7 +1,7 @@
-"""Imports published results of Reasoning Gym as dumps, and makes the tables of docs/evidence/leaderboard.md.
+"""Imports published results of Reasoning Gym as dumps, and makes the tables of evidence/leaderboard.md.
 
-    python scripts/leaderboard.py import zero-shot/easy --out dumps/easy
-    python scripts/leaderboard.py tables dumps/easy/*
+    python evidence/leaderboard.py import zero-shot/easy --out dumps/easy
+    python evidence/leaderboard.py tables dumps/easy/*
 
 `import` reads what Reasoning Gym's `eval/eval.py` writes: `RUN/CATEGORY/TASK.json`, or `results.json` with all tasks,
 also the older layout, one completion per item. Each item is made again from its published config. If its question

@@ -1,6 +1,6 @@
 """Measure what hostile entries cost in the process that asks for a score.
 
-Run: `python -m scripts.fuzz_entries [TASK ...]`. Of one entry of every task, each leaf is replaced, repeated and
+Run: `python -m evidence.fuzz_entries [TASK ...]`. Of one entry of every task, each leaf is replaced, repeated and
 enlarged to 64 kB, one at a time; then all that the caller's side does with an entry is done and its CPU seconds are
 measured: the bounds, the corrected copy, cheap answers, the guard, and pickling for the worker. Lists of equal parts
 count as one place: their first and last leaves.
