@@ -15,7 +15,7 @@ JOBS ?= 3
 # Of `make test-long` and `make test-weekly`, whose trainings use all cores.
 LONG_JOBS ?= 2
 
-.PHONY: install install-vllm install-verifiers install-clients quickstart test pytest test-fast test-long test-weekly test-vllm test-verifiers test-clients sweep check check-types check-rest docs chromium format bench samples snapshots nano gpu-check pins clean
+.PHONY: install install-vllm quickstart test pytest test-fast test-long test-weekly check check-types check-rest docs chromium format bench gpu-check clean
 
 $(VENV)/installed: pyproject.toml requirements/dev.txt scripts/install.sh
 	scripts/install.sh $(VENV) dev
@@ -45,12 +45,21 @@ chromium:
 	    apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
 	  echo "Chromium is not installed and cannot be installed: the report is not tested in a browser"
 
-sweep: install
-	$(BIN)/python -m pytest -m sweep
+# Everything that does not train a model.
+test-fast: install
+	$(BIN)/python -m pytest -m 'not slow and not long and not weekly and not sweep and not vllm and not verifiers and not clients'
 
-# vLLM gets a separate environment, because it needs other packages.
+# vLLM, verifiers and the clients of `rg-env serve` get environments of their own, because they need other packages.
 $(VLLM_VENV)/installed: pyproject.toml requirements/vllm.txt scripts/install.sh
 	scripts/install.sh $(VLLM_VENV) vllm
+	@touch $@
+
+$(VERIFIERS_VENV)/installed: pyproject.toml requirements/verifiers.txt requirements/verifiers-alone.txt scripts/install.sh
+	scripts/install.sh $(VERIFIERS_VENV) verifiers
+	@touch $@
+
+$(CLIENTS_VENV)/installed: pyproject.toml requirements/clients.txt scripts/install.sh
+	scripts/install.sh $(CLIENTS_VENV) clients
 	@touch $@
 
 install-vllm: $(VLLM_VENV)/installed
@@ -58,44 +67,20 @@ install-vllm: $(VLLM_VENV)/installed
 # A file's tests share what its fixtures trained, so they stay in one process. Files begin in the order of tests/conftest.py.
 BY_FILE := -n $(LONG_JOBS) --dist loadfile --no-loadscope-reorder
 
-# Training runs, such as the quickstart, with attacks, kills and resumption; and what else takes a quarter of a minute.
-# Two that must be equal to the last bit run after the others: on a busy machine, the sampler's batches may differ.
-test-long: install
+# Training runs, such as the quickstart, with attacks, kills and resumption; what else takes a quarter of a minute; a vLLM
+# server on the CPU; and verifiers. Two runs that must be equal to the last bit come after the others: on a busy machine,
+# the sampler's batches may differ.
+test-long: install $(VLLM_VENV)/installed $(VERIFIERS_VENV)/installed
 	$(BIN)/python -m pytest -m 'long and not alone' $(BY_FILE)
 	$(BIN)/python -m pytest -m 'long and alone' tests/e2e
-
-# What need not be tried at every commit.
-test-weekly: install install-vllm
-	$(BIN)/python -m pytest -m weekly $(BY_FILE)
-	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m 'vllm and weekly'
-
-test-vllm: install-vllm
 	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m 'vllm and not weekly'
-
-# verifiers gets a separate environment, because it needs other packages than SkyRL. Of Harbor only the model of ATIF is
-# used, which needs nothing that is not there.
-$(VERIFIERS_VENV)/installed: pyproject.toml requirements/verifiers.txt scripts/install.sh
-	scripts/install.sh $(VERIFIERS_VENV) verifiers
-	$(VERIFIERS_VENV)/bin/python -m pip install --quiet --no-deps harbor==0.25.0
-	@touch $@
-
-install-verifiers: $(VERIFIERS_VENV)/installed
-
-test-verifiers: install-verifiers
 	$(VERIFIERS_VENV)/bin/python -m pytest tests/integrations/test_verifiers.py -m verifiers
 
-# Clients of `rg-env serve`: the SDK of ORS, TRL's adapter for it, and OpenEnv.
-$(CLIENTS_VENV)/installed: pyproject.toml requirements/clients.txt scripts/install.sh
-	scripts/install.sh $(CLIENTS_VENV) clients
-	@touch $@
-
-install-clients: $(CLIENTS_VENV)/installed
-
-test-clients: install-clients
+# What need not be tried at every commit.
+test-weekly: install $(VLLM_VENV)/installed $(CLIENTS_VENV)/installed
+	$(BIN)/python -m pytest -m weekly $(BY_FILE)
+	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m 'vllm and weekly'
 	$(CLIENTS_VENV)/bin/python -m pytest tests/integrations/test_clients.py -m clients
-
-test-fast: install
-	$(BIN)/python -m pytest -m 'not slow and not long and not weekly and not sweep and not verifiers and not clients'
 
 # The types take longest; the rest is checked beside them.
 check: install
@@ -121,27 +106,9 @@ format: install
 bench: install
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# dumps/sample and the pictures of the pages, from new runs.
-samples: install
-	scripts/samples.sh
-
-# The names of metrics and options and the keys of --json, which tests compare.
-snapshots: install
-	$(BIN)/python -m tests.snapshots
-
-nano: install
-	$(BIN)/python scripts/train_nano.py
-
 # The first thing to run on a GPU machine. Does not install anything: docs/gpu.md. Example: make gpu-check ARGS='--out /tmp/check'
 gpu-check:
 	$(BIN)/python scripts/gpu_check.py $(ARGS)
-
-# Pin the newest versions that pyproject.toml and requirements/*.in allow.
-pins:
-	for name in dev vllm verifiers clients; do \
-	  scripts/uv.sh pip compile --quiet --upgrade --universal --python-version 3.12 --no-header --no-annotate \
-	    --no-emit-package rg-env --overrides requirements/overrides.txt --output-file requirements/$$name.txt requirements/$$name.in || exit; \
-	done
 
 clean:
 	rm -rf $(VENV) .venv-uv $(VLLM_VENV) $(VERIFIERS_VENV) $(CLIENTS_VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

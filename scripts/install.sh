@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Create a Python environment from requirements/NAME.in and the versions in NAME.txt:  scripts/install.sh FOLDER NAME
+# The packages of NAME-alone.txt, where there is one, are added without what they require.
 #
 # PYTHON: the interpreter; by default, the first that is found and has a supported version, or else one that uv downloads.
 # TORCH_INDEX: a package index with builds of torch for the CPU. Those on PyPI bring 2.5 GB of CUDA libraries.
@@ -33,4 +34,7 @@ echo "installing the packages of requirements/$name.txt into $folder; with torch
 # The builds of TORCH_INDEX are preferred, because 2.13.0+cpu counts as newer than 2.13.0.
 uv pip install $quiet --python "$folder/bin/python" ${TORCH_INDEX:+--index "$TORCH_INDEX" --index-strategy unsafe-best-match} \
   --requirements "requirements/$name.in" --constraints "requirements/$name.txt" --overrides requirements/overrides.txt
+if [ -e "requirements/$name-alone.txt" ]; then
+  uv pip install $quiet --python "$folder/bin/python" --no-deps --requirements "requirements/$name-alone.txt"
+fi
 echo "installed into $folder; so that its commands are found in this shell: . $folder/bin/activate" >&2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Make again what the repository shows of runs: dumps/sample, and the pictures of the README and of docs/reading.md.
-# A few minutes on two idle cores; needs Chromium:  make samples
+# A few minutes on two idle cores; needs Chromium:  scripts/samples.sh
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 bin=$root/.venv/bin work=$(mktemp -d) ours=environment.skyrl_gym.rg_dump

@@ -1,4 +1,6 @@
-"""What scripts and dashboards of other people rely on, as text: `make snapshots` writes it to `tests/data/snapshots`.
+"""What scripts and dashboards of other people rely on, as text.
+
+`python -m tests.snapshots` writes it to `tests/data/snapshots`.
 
 `tests/test_net.py` compares those of the command line, `tests/skyrl/test_metric_names.py` the names of metrics. Who
 changes a name on purpose writes the snapshots again, and the diff shows the change.

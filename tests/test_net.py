@@ -156,6 +156,6 @@ def test_a_name_that_is_gone_is_found():
 
 
 def test_commands_options_and_json_keys_are_those_of_the_snapshots():
-    """If the change is on purpose: `make snapshots`."""
+    """If the change is on purpose: `python -m tests.snapshots`."""
     for name, text in snapshots().items():
-        assert text == (FOLDER / name).read_text(), f"{name}: if this is on purpose, run `make snapshots`"
+        assert text == (FOLDER / name).read_text(), f"{name}: if this is on purpose, run `python -m tests.snapshots`"

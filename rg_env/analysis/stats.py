@@ -69,6 +69,9 @@ _OUTCOMES = [
     for outcome in Outcome
 ]
 
+# To add one, add an entry: it is then in `stats --json`, `--columns` and `statistics`, with its interval, and with a
+# `header` in the table, too. Compute it a second time, in plain Python, in `_figures` of tests/analysis/recount.py; of
+# the mean of a field that is not in [0, 1], only the field's name goes into `UNBOUNDED` there.
 STATISTICS = (
     Statistic("mean_base_score", pl.col("base_score"), "the score (`base_score`)", header="score"),
     Statistic("mean_reward", pl.col("reward"), "the reward", bounded=False, header="reward"),

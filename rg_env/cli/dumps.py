@@ -1,4 +1,10 @@
-"""The commands `rg-env dumps …`, except `stats`, `export` and `import`."""
+"""The commands `rg-env dumps …`, except `stats`, `export` and `import`.
+
+To add one, write the function that does the work, without printing, in `analysis/` or `dump/`, and one here that parses
+arguments, calls it and prints with the functions of `output.py`, which make text from dumps safe. Its docstring is its
+`--help`: what it is for, the exit codes, an example. Slow modules are imported inside. Add an entry to `COMMANDS` of
+tests/cli/test_hostile.py, which reads damaged dumps with every command, and a section to docs/reading.md.
+"""
 
 from __future__ import annotations
 

@@ -8,8 +8,11 @@ Everything about rollout *k* (text, scores, reward) is in one object, so that te
 group's outcome is decided on base scores, before any penalty. Strings are never null, in memory as in files: "" is
 none. Numbers are null where nothing was measured.
 
-To add a value, add a field to `RolloutFacts` or `GroupFacts`: it is then in text files, ledger and frames. A kind of
-record is an entry of `FileKind`.
+To add a value, add a field to `RolloutFacts` or `GroupFacts` (and of a rollout a list to `LedgerRecord`): it is then in
+text files, ledger and frames; or to `RolloutRecord` or `GroupRecord`, if only text files should have it. The default
+is the value of records that lack the key, its line in the docstring the meaning in docs/dumps.md. It is set in
+`rg_env/rollout.py`, in `group_record` or `_rollout_record`; what they do not know yet is a new attribute of `Rollout`,
+or of `Origin` if it is about the call. A kind of record is an entry of `FileKind`.
 """
 
 from __future__ import annotations

@@ -548,6 +548,18 @@ JUDGED_HERE: dict[str, Check] = {
 }
 """Tasks whose answers the guard judges itself, because upstream rewards wrong ones: its scorer sees right ones only."""
 
+# To guard a task against answers that its upstream scorer rewards wrongly, or that hang or crash it:
+# 1. Reproduce the problem with the upstream scorer in tests/tasks/test_soundness.py: as a row of `FREE`, or as a test.
+# 2. Add a row here: a function of entry and answer that says whether the answer may be scored, and the reason that is
+#    shown if it may not, below a comment on what upstream does. If the scorer evaluates the answer, add a function to
+#    `REWRITES` instead, which returns a text made from what it read. Neither may evaluate the answer, and both take
+#    time linear in its length.
+# 3. Describe the problem and what passes in `GUARDED` of rg_env/tasks/soundness.py, and in
+#    evidence/upstream-findings.md.
+# 4. Add other notations of correct answers to `NOTATIONS` in tests/scoring/guard/right_answers.py (or the task to
+#    `_AS_IT_IS`); for a scorer that evaluates, also 30 answers or more to `rewarded` in answers.json beside it. The
+#    guard must accept every correct answer that the upstream scorer rewards.
+# 5. Run `rg-env attack --tasks NAME`.
 CHECKS: dict[str, Check] = JUDGED_HERE | {
     "acre": _exactly_one_of("on", "off", "undetermined"),
     # min(1, exp(-distance)) is 1 for nan.

@@ -83,6 +83,10 @@ def none(group: ScoredGroup, limit: int, settings: "LengthPenaltyConfig") -> Pen
     return Penalty([1.0] * len(group.scores), [0.0] * len(group.scores))
 
 
+# To add one: a function with formula, source and a runnable example in its docstring, whose first line is its effect in
+# docs/rewards.md, and its name here. A setting of its own is a field of `LengthPenaltyConfig` below, whose meaning
+# begins with the names of the penalties that read it. A penalty that adds to the reward needs its range in
+# `test_factors_and_additions_keep_their_ranges`; all need a test of their values.
 LENGTH_PENALTIES = {rule.__name__: rule for rule in (atropos, dapo, kimi, none)}
 
 

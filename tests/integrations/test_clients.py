@@ -1,4 +1,4 @@
-"""Other projects' own clients against a real server: `make test-clients`.
+"""Other projects' own clients against a real server: `make test-weekly`.
 
 The SDK of ORS, TRL's adapter for it, OpenEnv's client and its `openenv validate`.
 """

@@ -7,5 +7,5 @@ from tests.snapshots import FOLDER
 
 
 def test_the_names_of_metrics_are_those_of_the_snapshot():
-    """If the change is on purpose: `make snapshots`."""
+    """If the change is on purpose: `python -m tests.snapshots`."""
     assert metric_names() == (FOLDER / METRICS).read_text()
