@@ -6,6 +6,7 @@ Invariant: a message is one line that says what is wrong and how to fix it.
 from __future__ import annotations
 
 import enum
+import importlib.util
 import math
 from collections.abc import Iterable
 from typing import NoReturn
@@ -24,6 +25,7 @@ __all__ = [
     "describe",
     "did_you_mean",
     "need",
+    "need_extra",
     "need_number",
     "one_line",
     "refuse",
@@ -89,6 +91,18 @@ def need_number(
             bounds.append(f"{words} {limit}")
     kind = "whole number" if whole else "number"
     need(ok, setting, value, f"must be a {kind} {' and '.join(bounds)}".rstrip())
+
+
+def need_extra(extra: str, module: str, user: str) -> None:
+    """Refuse what needs an optional package of pyproject.toml unless that can be imported.
+
+    Args:
+        extra: its name in `[project.optional-dependencies]`.
+        module: one of those that it brings.
+        user: what needs it, for the message.
+    """
+    if importlib.util.find_spec(module) is None:
+        raise ConfigError(f"{user} needs {module}: pip install '.[{extra}]' in the checkout of rg_env")
 
 
 def as_typed(value: object) -> str:

@@ -1,4 +1,6 @@
-"""The built wheel in an environment of its own is all that `score`, `serve`, `attack` and `--endpoint` need."""
+"""The built wheel in an environment of its own is all that `score` and `attack` need, and with an extra `serve` and
+`--endpoint`.
+"""
 
 import json
 import os
@@ -25,7 +27,19 @@ def environment(tmp_path_factory):
     run_command(uv, "build", "--quiet", "--wheel", "--python", sys.executable, "--out-dir", dist, ROOT)
     (wheel,) = dist.glob("rg_env-*.whl")
     run_command(uv, "venv", "--quiet", "--python", sys.executable, folder)
-    run_command(uv, "pip", "install", "--quiet", "--python", folder / "bin" / "python", wheel)
+    python = folder / "bin" / "python"
+    run_command(uv, "pip", "install", "--quiet", "--python", python, wheel)
+    # Before the extras are there: each command names its own.
+    model = "--endpoint http://127.0.0.1:9/v1 --model none"
+    for extra, command in [
+        ("serve", "serve"),
+        ("endpoints", f"eval {model}"),
+        ("endpoints", f"collect {model} --groups 1 --out {folder}/out"),
+    ]:
+        done = run_command(folder / "bin" / "rg-env", *command.split(), check=False)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert f"pip install '.[{extra}]'" in done.stderr
+    run_command(uv, "pip", "install", "--quiet", "--python", python, f"{wheel}[endpoints,serve]")
     return folder
 
 
@@ -69,7 +83,7 @@ def test_a_wheel_serves(run):
         server.communicate(timeout=60)
 
 
-def test_an_endpoint_needs_no_extra(environment, tmp_path):
+def test_an_endpoint_needs_no_trainer(environment, tmp_path):
     installed = {path.name for path in (environment / "lib").glob("python*/site-packages/*")}
     assert "rg_env" in installed
     assert not installed & {"torch", "ray", "skyrl", "transformers"}

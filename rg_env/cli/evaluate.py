@@ -15,7 +15,7 @@ from rg_env.atomic import make_new_folder
 from rg_env.cli.base import REQUESTS_PANEL, SettingsCommand, declared_option
 from rg_env.cli.options import Imports, JsonFlag, SettingArguments
 from rg_env.config import PREFIX
-from rg_env.errors import ConfigError, need, one_line
+from rg_env.errors import ConfigError, need, need_extra, one_line
 from rg_env.evaluate.endpoint import RequestLimits, Sampling, base_url
 from rg_env.output import console, print_error, print_json, print_line
 from rg_env.user_code import named_modules
@@ -214,6 +214,7 @@ def _stem_of_evaluation(settings: "Settings", model: "EndpointOptions") -> Path:
 
 # ---------------------------------------------------------------------------------------------- what the options say
 def _read(command: str, settings: list[str] | None, requests: RequestOptions, suite: str = "fixed") -> "Settings":
+    need_extra("endpoints", "openai", f"rg-env {command}")
     from rg_env.evaluate.eval_settings import read_settings
 
     ours = {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rg_env.cli.options import Imports, Tasks, import_tasks
-from rg_env.errors import ConfigError, RGEnvError, need
+from rg_env.errors import ConfigError, RGEnvError, need, need_extra
 from rg_env.output import print_line
 from rg_env.wording import counted
 
@@ -52,6 +52,7 @@ def serve(
       rg-env serve --scorer my_module:my_scorer --workers 8
       RG_ENV_TOKEN=secret rg-env serve --host 0.0.0.0
     """
+    need_extra("serve", "fastapi", "rg-env serve")
     from rg_env.integrations.desk import Desk
     from rg_env.integrations.serve import run
     from rg_env.scoring import Scorer

@@ -179,7 +179,7 @@ def program_for(model: str) -> Program:
     if missing:
         raise ConfigError(
             f"--model starts a server and needs vLLM, or transformers with {', '.join(missing)}: "
-            "pip install '.[cpu]' in the checkout of rg_env, or name a running server with --endpoint"
+            "pip install '.[cpu,endpoints]' in the checkout of rg_env, or name a running server with --endpoint"
         )
     precise = [] if on_gpu else ["--device", "cpu", "--dtype", "float32"]
     command = [python, "-m", "transformers.cli.transformers", "serve", model, *precise]
