@@ -20,7 +20,7 @@ from rg_env.analysis.stats import measure, statistics
 from rg_env.dump import Phase, Run, open_run
 from rg_env.dump.files import list_files, manifest_name, runs_with_manifest
 from rg_env.dump.manifest import attempts_of, missing_groups, read_manifest, state_of
-from rg_env.dump.run_files import dump_folders
+from rg_env.dump.run_files import dump_folders, folder_name
 from rg_env.errors import DumpError, one_line
 
 
@@ -126,7 +126,7 @@ def _list_run(dump: Path, run_id: str) -> ListedRun:
     return ListedRun(
         dump=dump,
         run_id=run_id,
-        name=str(manifest.get("name") or _folder_name(dump)),
+        name=str(manifest.get("name") or folder_name(dump)),
         kind=kind_of(manifest),
         model=Run(run_id, (), manifest).model,
         started=started,
@@ -138,14 +138,6 @@ def _list_run(dump: Path, run_id: str) -> ListedRun:
         missing_groups=missing_groups(manifest),
         figures=_figures([file.path for file in files]),
     )
-
-
-def _folder_name(dump: Path) -> str:
-    """Return the name of the run's folder, which is the parent of one called `dumps`."""
-    folder = dump.resolve()
-    if folder.name == "dumps":
-        return folder.parent.name
-    return folder.name
 
 
 def kind_of(manifest: Mapping[str, Any]) -> str:
