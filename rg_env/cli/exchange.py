@@ -189,6 +189,7 @@ def card(
       rg-env dumps export card runs/quickstart/dumps --license cc-by-4.0 --force
     """
     from rg_env.analysis.card import write_card
+    from rg_env.analysis.export import assumed_phases
     from rg_env.dump import open_run
     from rg_env.errors import ConfigError
 
@@ -206,6 +207,8 @@ def card(
     if not license_name:
         print_line("fill in its field `license`, or give --license NAME --force")
     print_line("the manifest has the settings, the name and the paths of this machine: look at it before you publish")
+    for note in assumed_phases(dump):
+        print_error(note)
     print_line(f"to publish: hf upload USER/NAME {shlex.quote(str(folder))} . --repo-type dataset")
     print_remarks(dump)
 

@@ -65,6 +65,11 @@ class Run:
         return noted if isinstance(noted, Mapping) else {}
 
     @property
+    def never_saved(self) -> str:
+        """What the program of an imported run keeps out of its files, in a sentence; "" if that is nothing."""
+        return visible(str(self.imported.get("never_saved") or ""), one_line=True)
+
+    @property
     def has_ledger(self) -> bool:
         return bool(self.files_of(FileKind.LEDGER))
 

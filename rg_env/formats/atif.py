@@ -81,7 +81,9 @@ def atif_rows(document: dict[str, Any], place: Place) -> Iterator[Row]:
     reward, rewards = choose_reward(numbers, place.reward, "reward") if numbers else (math.nan, ())
     if not numbers:
         reward = get_reward(document, "extra.reward")
-    yield one_rollout(conversation, reward, group, rewards=rewards, response_tokens=tokens, turns=turns)
+    row = one_rollout(conversation, reward, group, response_tokens=tokens, turns=turns)
+    row.rewards = rewards
+    yield row
 
 
 def _is_turn(step: dict[str, Any]) -> bool:
@@ -153,10 +155,11 @@ def _rewards_of(result: dict[str, Any], folder: Path, step: str) -> dict[str, An
     if step:
         steps = get_objects(result, "step_results")
         verified = next((each for each in steps if each.get("step_name") == step), {})
-    if rewards := get(verified, "verifier_result.rewards", dict[str, float | None]):
+    rewards: dict[str, Any] | None = get(verified, "verifier_result.rewards", dict[str, float | None])
+    if not rewards:
+        rewards = _read_json(folder / "verifier" / "reward.json")
+    if rewards:
         return rewards
-    if rewards := _read_json(folder / "verifier" / "reward.json"):
-        return {name: value for name, value in rewards.items() if isinstance(value, int | float)}
     with suppress(OSError, ValueError), open_regular(folder / "verifier" / "reward.txt") as file:
         return {"reward": float(file.read(100))}
     return {}

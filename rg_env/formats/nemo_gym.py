@@ -77,8 +77,8 @@ def _messages(items: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         elif kind == "message" and role == "assistant":
             given = _added(given, "content", _text(item))
         elif kind.endswith("_call"):
-            call = {name: item.get(name) for name in ("name", "arguments") if name in item}
-            given = {**given, "role": "assistant", "tool_calls": [*given.get("tool_calls", []), call or {"type": kind}]}
+            call = {"name": item.get("name") or kind, "arguments": item.get("arguments")}
+            given = {**given, "role": "assistant", "tool_calls": [*given.get("tool_calls", []), call]}
         else:
             if given:
                 yield given

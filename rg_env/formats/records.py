@@ -177,23 +177,13 @@ def _piece_text(piece: dict[str, Any]) -> str:
     return f"[{piece['type']}]" if "type" in piece else ""
 
 
-def one_rollout(
-    conversation: list[dict[str, Any]],
-    reward: float,
-    group: Mapping[str, Any],
-    *,
-    turn: Turn | None = None,
-    key: str = "",
-    rewards: tuple[str, ...] = (),
-    **facts: Any,
-) -> Row:
+def one_rollout(conversation: list[dict[str, Any]], reward: float, group: Mapping[str, Any], **facts: Any) -> Row:
     """Return a rollout as a group of its own; `import_records` joins those of the same question.
 
     Args:
         reward: the source's, which is the score as well; NaN: unknown.
         group: values of the group; None and "" are none. Without `phase`, the record does not say it. `uid` is the
             source's own id of the group: without one, rollouts with equal prompts are a group.
-        turn, key, rewards: see `Row`.
         facts: other values of the rollout; None is none.
     """
     scores = dict.fromkeys(("score", "reward", "base_score"), reward)
@@ -205,7 +195,7 @@ def one_rollout(
     values = {"run_id": "", "task": ENVIRONMENT, "phase": Phase.TRAIN, **known}
     values |= {"group_id": "", "environment": ENVIRONMENT, "item_id": values["task"], "outcome": "mixed"}
     values |= {"no_signal": False, "rollouts": [rollout]}
-    return Row(msgspec.convert(values, GroupRecord), "phase" in known, turn, key, rewards)
+    return Row(msgspec.convert(values, GroupRecord), "phase" in known)
 
 
 def turns_of(prompt: str, response: str) -> list[dict[str, Any]]:

@@ -49,9 +49,10 @@ def trl_rows(row: dict[str, Any], place: Place) -> Iterator[Row]:
     completion = _trl_messages(row, "completion", "assistant")
     # TRL saves what it has generated last at each step that it logs, whether it is new or not.
     saved = json.dumps(row | {"step": None}, sort_keys=True)
-    key = blake2b(saved.encode("utf-8", "replace"), digest_size=16).hexdigest()
-    facts = {"turns": assistant_turns(completion)}
-    yield one_rollout(prompt + completion, reward, {"step": row.get("step")}, key=key, rewards=rewards, **facts)
+    result = one_rollout(prompt + completion, reward, {"step": row.get("step")}, turns=assistant_turns(completion))
+    result.key = blake2b(saved.encode("utf-8", "replace"), digest_size=16).hexdigest()
+    result.rewards = rewards
+    yield result
 
 
 def trl_remark(rows: Iterable[Row]) -> str:
@@ -98,8 +99,8 @@ def folder_of_evaluations(path: Path) -> Path:
 
 
 def verl_rows(row: dict[str, Any], place: Place) -> Iterator[Row]:
-    """Read a line of `STEP.jsonl`: a rollout or, with a newer verl's `uid` (question, sample, number of the output), one
-    of its outputs."""
+    """Read a line of `STEP.jsonl`: a rollout or, with a newer verl's `uid` (question, sample, output), one of its
+    outputs."""
     name = str(row.get("uid") or "")
     uid, rollout, number = name, "", 0
     if parts := re.fullmatch(r"(.+)_\d+_(\d{1,18})", name, re.DOTALL):

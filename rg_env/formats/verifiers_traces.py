@@ -114,9 +114,10 @@ def episode_rows(episode: dict[str, Any], place: Place) -> Iterator[Row]:
             "policy_version": "-".join(names),
             "turns": sum(node.get("sampled") is True for node in branch),
         }
+        row = one_rollout(as_messages(messages), _reward(trace, place.reward), _group(episode, trace), **facts)
         # prime-rl has an episode among all of its step, and again among those that were trained on.
-        key = get(trace, "id", str) or ""
-        yield one_rollout(as_messages(messages), _reward(trace, place.reward), _group(episode, trace), key=key, **facts)
+        row.key = get(trace, "id", str) or ""
+        yield row
 
 
 def _last_branch(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
