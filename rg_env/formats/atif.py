@@ -8,7 +8,6 @@ Not covered: images, trajectories of subagents and of simulated users.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import version
@@ -70,19 +69,23 @@ def atif_rows(document: dict[str, Any], place: Place) -> Iterator[Row]:
     if record := get(document, "extra.rl"):
         yield Row(restored(record, [step.get("message") for step in get_objects(document, "steps")]))
         return
-    segments = [document, *_continuations(document, place.path)]
-    conversation = [message for segment in segments for message in _conversation(get_objects(segment, "steps"))]
-    turns = sum(_is_turn(step) for segment in segments for step in get_objects(segment, "steps"))
+    conversation: list[dict[str, Any]] = []
+    turns, tokens = 0, None
+    for segment in (document, *_continuations(document, place.path)):
+        steps = get_objects(segment, "steps")
+        conversation += _conversation(steps)
+        turns += sum(map(_is_turn, steps))
+        # Each document has the number of all until then.
+        tokens = get(segment, "final_metrics.total_completion_tokens")
     if not turns:
         raise ValueError("has no step of the agent")
-    # Each document has the tokens of all until then.
-    tokens = get(segments[-1], "final_metrics.total_completion_tokens")
     group, numbers = _trial_of(place.path)
-    reward, rewards = choose_reward(numbers, place.reward, "reward") if numbers else (math.nan, ())
-    if not numbers:
-        reward = get_reward(document, "extra.reward")
+    # What the verifier gave, before what the agent may have written.
+    reward, unclear = get_reward(document, "extra.reward"), ()
+    if numbers:
+        reward, unclear = choose_reward(numbers, place.reward, usual="reward")
     row = one_rollout(conversation, reward, group, response_tokens=tokens, turns=turns)
-    row.rewards = rewards
+    row.rewards = unclear
     yield row
 
 
