@@ -141,9 +141,9 @@ class Imported:
         if self.rewards:
             words.append(f"the numbers are {', '.join(self.rewards)}: --reward NAME chooses one")
         if self.turns:
-            words.append(f"{self.turns:,} rows joined, as later turns of a rollout")
+            words.append(f"{counted(self.turns, 'row')} joined, as later turns of a rollout")
         if self.unclear:
-            words.append(f"{self.unclear:,} rows look like later turns and count as rollouts")
+            words.append(f"{counted(self.unclear, 'row')} counted as rollouts that look like later turns")
         if self.again:
             words.append(f"{counted(self.again, 'rollout')} saved again and counted once")
         if self.by_prompt:

@@ -35,7 +35,7 @@ _OTHERS = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """How it opens any other turn."""
-OPEN_THINK = re.compile(r"<think>\s*(?:</think>)?\s*\Z")
+OPEN_THINK = re.compile(r"<think>\s*(?:</think>\s*)?\Z")
 _SPACE = re.compile(r"\s*")
 
 

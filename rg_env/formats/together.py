@@ -51,7 +51,8 @@ def _shown_between(before: Row, row: Row) -> str | None:
     """Return what a prompt has after the prompt and response of the row before; None if it does not begin with them."""
     if not before.turn or not row.turn or before.prompt == row.prompt or _question(before) != _question(row):
         return None
-    prompt, response = before.turn.prompt, before.turn.response
+    prompt = before.turn.prompt
+    response = "".join(message["content"] for message in _given(before))
     # Chat templates leave out the think blocks of earlier turns.
     without_think = response.partition("</think>")[2]
     for start, said in ((prompt, response), (OPEN_THINK.sub("", prompt), without_think)):
@@ -60,6 +61,15 @@ def _shown_between(before: Row, row: Row) -> str | None:
             if shown is not None:
                 return shown
     return None
+
+
+def _given(row: Row) -> list[dict[str, str]]:
+    """Return the messages after the prompt up to the last one of the assistant. SkyRL saves what the model was shown
+    then at the end of the response, but a template that closes a turn that was cut off has more before it."""
+    _, *messages = row.rollout.conversation
+    if messages[-1]["role"] == "user":
+        messages.pop()
+    return messages
 
 
 def _looks_like_next(before: Row, row: Row) -> bool:
@@ -80,20 +90,20 @@ def _as_one(rows: list[Row]) -> Row:
     if len(rows) == 1:
         return rows[0]
     rows = sorted(rows, key=lambda row: row.turn.number if row.turn else 0)
-    conversation = list(rows[0].rollout.conversation)
+    conversation = [rows[0].rollout.conversation[0], *_given(rows[0])]
     for before, row in pairwise(rows):
         shown = _shown_between(before, row)
-        prompt, *turns = row.rollout.conversation
         # A prompt that was written anew is shown whole.
         if shown is None:
-            conversation.append(prompt)
-        elif shown.strip():
+            shown = row.rollout.conversation[0]["content"]
+        if shown.strip():
             conversation.append({"role": "user", "content": shown})
-        conversation += turns
+        conversation += _given(row)
     last = rows[-1]
     facts = {"conversation": conversation, "turns": assistant_turns(conversation)}
     rollout = msgspec.structs.replace(last.rollout, **facts)
-    return Row(msgspec.structs.replace(last.group, rollouts=[rollout]), last.has_phase)
+    group = msgspec.structs.replace(last.group, rollouts=[rollout])
+    return Row(group, last.has_phase, prompt=rows[0].prompt)
 
 
 def without_overlap(files: Files) -> Files:

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from rg_env.analysis.runs import list_runs
 from rg_env.dump import open_run
 from rg_env.formats import FORMATS, import_records
 from tests.formats.test_programs import GYM, atropos, contents, dumps, imported
@@ -126,7 +127,7 @@ def test_turns_whose_prompt_lacks_the_response_before_are_said(tmp_path):
     rows = [skyrl("Q. Answer:", "a", 0.0), skyrl("Q. Answer: [summary] go on", "b", 1.0)]
     write_lines(tmp_path / "evals" / "gsm8k.jsonl", *rows)
     groups, _, said = imported("skyrl", tmp_path / "evals", tmp_path / "out")
-    assert len(groups) == 2 and "1 rows look like later turns and count as rollouts" in said
+    assert len(groups) == 2 and "1 row counted as rollouts that look like later turns" in said
 
 
 def test_samples_of_one_prompt_are_not_its_turns(tmp_path):
@@ -493,8 +494,8 @@ def test_nothing_says_that_an_import_of_atropos_has_every_group(tmp_path):
     assert sentence in said
     _, said = dumps("stats", tmp_path / "runs" / "out")
     assert sentence in said and "every group" not in said
-    (run,) = open_run(tmp_path / "runs" / "out").runs
-    assert run.manifest["end"] == "finished"
+    (run,) = list_runs(tmp_path / "runs")
+    assert run.end == "finished" and sentence in run.never_saved
 
 
 def test_a_prompt_is_paired_with_the_same_prompt_of_another_import(tmp_path):
