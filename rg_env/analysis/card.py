@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from rg_env.analysis.export import assumed_phases
 from rg_env.atomic import new_file
 from rg_env.dump import Dump, FileKind
 from rg_env.dump.files import PREFIX, ZSTD, list_files
@@ -161,4 +162,5 @@ def _body(dump: Dump, configs: list[dict[str, Any]], tasks: Counter[str], rollou
     lines += ["", "```python", "import datasets", ""]
     lines += [f'datasets.load_dataset("USER/NAME", "{first["config_name"]}", split="{split}")', "```", ""]
     lines.append("The ledger's rows have `phase` train or eval. Do not train on evaluation groups.")
+    lines += [*assumed_phases(dump), *(f"{sentence}." for sentence in dump.never_saved)]
     return "\n".join(lines) + "\n"

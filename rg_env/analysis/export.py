@@ -30,6 +30,7 @@ from rg_env.choices import Think
 from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord
 from rg_env.dump.schema import as_violation
 from rg_env.scoring.types import Status
+from rg_env.wording import visible
 
 Row = dict[str, Any]
 _ORIGIN = ("task", "item", "group_id", "phase", "step")
@@ -186,8 +187,21 @@ def _examples(dump: Dump, kind: Sft | Dpo, think: Think, include_eval: bool, res
             f"CONTAMINATED: {evaluations} evaluation groups are included (--include-eval). "
             "A policy trained on this set can no longer be evaluated on those questions."
         )
+    result.notes += assumed_phases(dump)
     if asks and think is Think.DROP:
         result.notes.append("Think blocks were dropped from the responses, but some system prompts still ask for one.")
+
+
+def assumed_phases(dump: Dump) -> list[str]:
+    """Return a line if runs were imported whose records do not say whether they are of an evaluation."""
+    phases = {str(run.imported["assumed_phase"]) for run in dump.runs if run.imported.get("assumed_phase")}
+    if not phases:
+        return []
+    assumed = visible(", ".join(sorted(phases)), one_line=True)
+    return [
+        f"The phase of imported rollouts was assumed ({assumed}), because no record says it: evaluation questions may "
+        "be among training groups. `rg-env dumps import … --phase` sets it."
+    ]
 
 
 def _asks_for_think(group: GroupRecord) -> bool:

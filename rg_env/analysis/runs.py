@@ -20,7 +20,7 @@ from rg_env.analysis.stats import measure, statistics
 from rg_env.dump import Phase, Run, open_run
 from rg_env.dump.files import list_files, manifest_name, runs_with_manifest
 from rg_env.dump.manifest import attempts_of, missing_groups, read_manifest, state_of
-from rg_env.dump.run_files import dump_folders
+from rg_env.dump.run_files import dump_folders, folder_name
 from rg_env.errors import DumpError, one_line
 
 
@@ -64,6 +64,7 @@ class ListedRun:
         state: `ended`, `running`, `killed`, `unknown`, `no manifest` or `damaged manifest`.
         end: `finished`, `stopped by SIGTERM`, `killed`, `failed: …`; "" if nobody could note it.
         total_steps: the number of training steps that the run was started for, None if unknown.
+        never_saved: what the program of an imported run keeps out of its files; "" if that is nothing.
     """
 
     dump: Path
@@ -78,6 +79,7 @@ class ListedRun:
     end: str
     total_steps: int | None
     missing_groups: int
+    never_saved: str
     figures: Figures
 
     def as_dict(self) -> dict[str, Any]:
@@ -120,15 +122,16 @@ def _list_run(dump: Path, run_id: str) -> ListedRun:
         if manifest:  # the lock cannot be asked, as on a read-only mount
             state = "unknown"
     first, last = attempts[0], attempts[-1]
+    run = Run(run_id, (), manifest)
     # The first part of a run's id is the time at which it began, which helps where the manifest lacks it.
     began = run_id[:15].replace("-", "T")
     started = _local_time(first.get("started")) or _local_time(f"{began}Z")
     return ListedRun(
         dump=dump,
         run_id=run_id,
-        name=str(manifest.get("name") or _folder_name(dump)),
+        name=str(manifest.get("name") or folder_name(dump)),
         kind=kind_of(manifest),
-        model=Run(run_id, (), manifest).model,
+        model=run.model,
         started=started,
         ended=_local_time(last.get("ended")),
         attempts=len(attempts),
@@ -136,16 +139,9 @@ def _list_run(dump: Path, run_id: str) -> ListedRun:
         end=one_line(last.get("end") or ""),
         total_steps=total_steps(manifest),
         missing_groups=missing_groups(manifest),
+        never_saved=run.never_saved,
         figures=_figures([file.path for file in files]),
     )
-
-
-def _folder_name(dump: Path) -> str:
-    """Return the name of the run's folder, which is the parent of one called `dumps`."""
-    folder = dump.resolve()
-    if folder.name == "dumps":
-        return folder.parent.name
-    return folder.name
 
 
 def kind_of(manifest: Mapping[str, Any]) -> str:

@@ -45,7 +45,7 @@ def headline(measured: Measured, dump: Dump) -> str:
         source = "every group, from the ledger"
     elif dump.has_every_group is False:
         source = "from the ledger, not every group: see below"
-    else:  # no manifest says how many groups there were
+    else:  # no manifest says how many groups there were, or an imported run lacks some
         source = "from the ledger"
     if len(names) == 1:
         runs = f"run {names[0]}"
@@ -56,7 +56,7 @@ def headline(measured: Measured, dump: Dump) -> str:
         parts.append(f"steps {first} to {last}")
     if measured.left_out:
         parts.append(f"{counted(measured.left_out, 'rollout')} left out (no response, or unscored)")
-    parts.append(source)
+    parts += [source, *dump.never_saved]
     return " · ".join(parts)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rg_env.choices import Think
+from rg_env.choices import Split, Think
 from rg_env.cli.base import CommandApp
 from rg_env.cli.options import DumpPaths, Force, Selection, locate_dumps, print_remarks, spinner
 from rg_env.output import print_error, print_line
@@ -38,7 +38,7 @@ import_app = CommandApp(
 
     Examples:
       rg-env dumps import trl out/completions --out runs/trl
-      rg-env dumps import skyrl exports/dumped_evals --out runs/skyrl
+      rg-env dumps import skyrl exports/dumped_evals --out runs/skyrl --name "large batch"
     """,
 )
 
@@ -189,6 +189,7 @@ def card(
       rg-env dumps export card runs/quickstart/dumps --license cc-by-4.0 --force
     """
     from rg_env.analysis.card import write_card
+    from rg_env.analysis.export import assumed_phases
     from rg_env.dump import open_run
     from rg_env.errors import ConfigError
 
@@ -206,17 +207,20 @@ def card(
     if not license_name:
         print_line("fill in its field `license`, or give --license NAME --force")
     print_line("the manifest has the settings, the name and the paths of this machine: look at it before you publish")
+    for note in assumed_phases(dump):
+        print_error(note)
     print_line(f"to publish: hf upload USER/NAME {shlex.quote(str(folder))} . --repo-type dataset")
     print_remarks(dump)
 
 
 _IMPORTS = {
-    "atif": ("trajectories in ATIF: a JSON file for each, or JSON Lines", "jobs"),
-    "verifiers": ("traces.jsonl of verifiers or prime-rl", "outputs"),
+    "atif": ("trajectories in ATIF: jobs of Harbor, a JSON file for each, or JSON Lines", "jobs"),
+    "verifiers": ("traces of verifiers or prime-rl", "outputs"),
     "trl": ("TRL's completions_*.parquet (log_completions=True)", "out/completions"),
     "skyrl": ("evaluations that SkyRL saved (trainer.dump_eval_results=true)", "exports/dumped_evals"),
     "verl": ("rollouts that verl saved (trainer.rollout_data_dir or validation_data_dir)", "rollouts"),
     "atropos": ("files that Atropos' Reasoning Gym environment saved", "data_dumps"),
+    "nemo-gym": ("rollouts that NeMo Gym collected, with responses of the Responses API", "results"),
 }
 """What can be imported, by its name in `rg_env.formats.FORMATS`: the records, and where an example has them."""
 
@@ -245,11 +249,23 @@ def _importer(name: str, records: str, folder: str) -> Callable[..., None]:
             Path, typer.Argument(metavar="SOURCE", help="A file, or a folder with files of the program.")
         ],
         out: Annotated[Path, typer.Option(metavar="FOLDER", help="The dump folder, new or empty.")],
+        run_name: Annotated[
+            str, typer.Option("--name", metavar="NAME", help="What the run is called; by default as the folder.")
+        ] = "",
+        phase: Annotated[
+            Split | None, typer.Option(help="The phase of records that do not say it.", show_default=False)
+        ] = None,
+        reward: Annotated[
+            str, typer.Option(metavar="NAME", help="The number that is the reward, where records have several.")
+        ] = "",
     ) -> None:
+        from rg_env.dump import Phase
         from rg_env.formats import FORMATS, import_records
 
+        chosen = Phase(phase) if phase else None
+        options = {"run_name": run_name, "reward": reward}
         with spinner("reading"), undone_by_signals():
-            result = import_records(name, FORMATS[name], source, out)
+            result = import_records(name, FORMATS[name], source, out, phase=chosen, **options)
         for line in result.left_out[:_LEFT_OUT_SHOWN]:
             print_error(line)
         if result.records_left_out > _LEFT_OUT_SHOWN:

@@ -72,6 +72,7 @@ def _facts(run: ListedRun) -> Iterator[str]:
     yield run.end or run.state
     if run.missing_groups:
         yield f"{counted(run.missing_groups, 'group')} missing"
+    yield run.never_saved
     yield _progress(run)
     yield run.model
     if run.figures.evaluation is not None:

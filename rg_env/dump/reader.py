@@ -110,14 +110,19 @@ class Dump:
     @property
     def has_every_group(self) -> bool | None:
         """Whether every ledger line that the runs wrote is there; None if nothing is known to be missing, but no
-        manifest says how many there were.
+        manifest says how many there were, or the program of an imported run did not save all.
         """
         complete = [self._contents_of(run).is_complete for run in self.runs]
         if False in complete:
             return False
-        if None in complete:
+        if None in complete or self.never_saved:
             return None
         return True
+
+    @property
+    def never_saved(self) -> list[str]:
+        """What the programs of imported runs keep out of their files, a sentence for each program."""
+        return list(dict.fromkeys(run.never_saved for run in self.runs if run.never_saved))
 
     # -- settings
 

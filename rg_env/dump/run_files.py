@@ -7,7 +7,7 @@ the lines (`rg_env.dump.contents`); the manifests only say how the run was start
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -53,11 +53,21 @@ class Run:
 
     @property
     def folder(self) -> str:
-        """The name of the run's folder; that of its parent if dumps are in a folder of that name."""
-        folder = self.files[0].path.resolve().parent
-        if folder.name == "dumps":
-            return folder.parent.name
-        return folder.name
+        """The name that an import was given; else that of the run's folder, see `folder_name`."""
+        if self.imported:
+            return str((self.manifest or {}).get("name") or folder_name(self.files[0].path.parent))
+        return folder_name(self.files[0].path.parent)
+
+    @property
+    def imported(self) -> Mapping[str, Any]:
+        """What was noted when the run was imported from another program; empty if it was not."""
+        noted = (self.manifest or {}).get("imported")
+        return noted if isinstance(noted, Mapping) else {}
+
+    @property
+    def never_saved(self) -> str:
+        """What the program of an imported run keeps out of its files, in a sentence; "" if that is nothing."""
+        return visible(str(self.imported.get("never_saved") or ""), one_line=True)
 
     @property
     def has_ledger(self) -> bool:
@@ -100,7 +110,16 @@ def run_names(runs: Iterable[Run]) -> dict[str, str]:
 def _model_and_folder(run: Run) -> str:
     if run.model:
         return f"{run.model} ({run.folder})"
-    return run.run_id
+    # Nobody chose the id of an import.
+    return run.folder if run.imported else run.run_id
+
+
+def folder_name(folder: Path) -> str:
+    """Return the name of a run's folder, which is the parent of one called `dumps`."""
+    folder = folder.resolve()
+    if folder.name == "dumps":
+        return folder.parent.name
+    return folder.name
 
 
 def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:

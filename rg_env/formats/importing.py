@@ -15,17 +15,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import jsonlines
 import msgspec
-import orjson
 from loguru import logger
 
 from rg_env.dump import (
     DumpWriter,
     GroupRecord,
+    Phase,
     check_folder,
     group_id,
     has_no_signal,
@@ -34,7 +35,11 @@ from rg_env.dump import (
     write_manifest,
 )
 from rg_env.dump.files import MAX_LINE, READ_ERRORS, open_regular, why_unreadable
-from rg_env.errors import DumpError
+from rg_env.dump.manifest import note_in_manifest
+from rg_env.dump.run_files import folder_name
+from rg_env.errors import ConfigError, DumpError
+from rg_env.formats.records import Place, Row, loads
+from rg_env.formats.together import Files, evaluation_steps, join_turns, prompts_at, split_repeated, usual_size
 from rg_env.scoring.types import Status
 from rg_env.wording import counted
 
@@ -49,24 +54,45 @@ _LACKS = {
     "response_tokens": "length in tokens",
 }
 _SAME_IN_A_GROUP = ("run_id", "attempt", "phase", "call", "step", "task", "item", "uid", "group_id")
-Runs = dict[str, dict[bytes, list[GroupRecord]]]
-"""By run id, and by what the rollouts of a group have in common: records of one rollout each, in the source's order."""
+_STEPS_SHOWN = 5
+Runs = dict[str, list[list[Row]]]
+"""By run id, the rollouts of each group, in the source's order."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """Records of another program.
 
     Attributes:
         program: its name.
-        files: patterns of the names of its files in a folder.
-        rows: the rollouts of one record, each a group of its own (`one_rollout`), given the record, its file and its
-            place there. A ValueError says why the record does not fit, a KeyError what it lacks.
+        files: patterns of the names of its files in a folder: those of the first line that any file has are read.
+        skips: a regular expression of paths in the folder that have such a name, but no rollouts.
+        rows: the rollouts of one record, given the record and its place. A ValueError says why the record does not fit,
+            a KeyError what it lacks.
+        phase: what records that do not say it are taken for.
+        shortest: the smallest number of steps between two evaluations, by which they are recognized.
+        has_turns: whether a row may be one turn of a rollout: every row has a `turn`.
+        once: leaves out rollouts that the program saves again.
+        run_of: the folder of a file's run, where a source may have several; None if records name their run, or are one.
+        reads_reward: whether `Place.reward` is used.
+        remark: what is to be said of these rows; "" if nothing is.
+        left_out: what a folder has that should have been among the files but is not, a line for each.
+        never_saved: what the program keeps out of its files, in a sentence.
     """
 
     program: str
-    files: tuple[str, ...]
-    rows: Callable[[dict[str, Any], Path, int], Iterable[GroupRecord]]
+    files: tuple[tuple[str, ...], ...]
+    skips: str = "(?!)"
+    rows: Callable[[dict[str, Any], Place], Iterable[Row]]
+    phase: Phase = Phase.TRAIN
+    shortest: int = 2
+    has_turns: bool = False
+    once: Callable[[Files], Files] | None = None
+    run_of: Callable[[Path], Path] | None = None
+    reads_reward: bool = False
+    remark: Callable[[Iterable[Row]], str] = lambda rows: ""
+    left_out: Callable[[Path, Sequence[Path]], Iterable[str]] = lambda source, paths: ()
+    never_saved: str = ""
 
 
 @dataclass
@@ -75,7 +101,15 @@ class Imported:
 
     Attributes:
         unscored: rollouts whose reward is unknown.
+        rewards: names of the numbers of which any may be an unknown reward.
         by_prompt: groups that were formed by equal prompts.
+        repeated: how many of these come from splitting a prompt's rows, because it was asked several times in a step.
+        again: rollouts that were saved more than once, and count once.
+        turns: rows that are later turns of a rollout, and were joined to it.
+        unclear: rows that look like a later turn of the row before, and count as a rollout.
+        assumed: the phase that records were taken for, because none says it.
+        evaluations: the steps that were taken for evaluations, because their prompts come back.
+        remarks: what the format says of these records.
         lacks: what no rollout has, by the name of the field.
         records_left_out: number of records of the source that do not fit.
         left_out: what is wrong with the first of them, a line for each.
@@ -84,60 +118,121 @@ class Imported:
     groups: int = 0
     rollouts: int = 0
     unscored: int = 0
+    rewards: dict[str, None] = field(default_factory=dict)
     by_prompt: int = 0
+    repeated: int = 0
+    again: int = 0
+    turns: int = 0
+    unclear: int = 0
+    assumed: Phase | None = None
+    evaluations: list[int] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
     lacks: dict[str, str] = field(default_factory=lambda: dict(_LACKS))
     records_left_out: int = 0
     left_out: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        """What was read and what the source lacks, in one line."""
+        """What was read, what the source lacks, and what was assumed, in one line."""
         words = [f"{counted(self.rollouts, 'rollout')} in {counted(self.groups, 'group')}"]
         if self.lacks:
             words.append(", ".join(f"no {name}" for name in self.lacks.values()))
         if self.unscored:
             words.append(f"reward of {self.unscored:,} unknown: status unscored")
+        if self.rewards:
+            words.append(f"the numbers are {', '.join(self.rewards)}: --reward NAME chooses one")
+        if self.turns:
+            words.append(f"{counted(self.turns, 'row')} joined, as later turns of a rollout")
+        if self.unclear:
+            words.append(f"{counted(self.unclear, 'row')} counted as rollouts that look like later turns")
+        if self.again:
+            words.append(f"{counted(self.again, 'rollout')} saved again and counted once")
         if self.by_prompt:
-            words.append(f"{counted(self.by_prompt, 'group')} formed by equal prompts")
+            words.append(f"{counted(self.by_prompt, 'group')} formed by equal prompts, because the records have no ids")
+        if self.repeated:
+            words.append(f"{self.repeated:,} of them by their number of rows, because their prompt came more than once")
+        words += self.remarks
+        if self.assumed:
+            words.append(self._assumption())
         return "; ".join(words)
 
+    def leave_out(self, line: str) -> None:
+        """Note a record that does not fit."""
+        self.records_left_out += 1
+        if len(self.left_out) < KEPT:
+            self.left_out.append(f"{line}; left out")
 
-def import_records(name: str, format: Format, source: str | Path, out: str | Path) -> Imported:
+    def _assumption(self) -> str:
+        steps = list(map(str, self.evaluations))
+        if len(steps) > _STEPS_SHOWN:
+            steps[_STEPS_SHOWN - 1 : -1] = ["…"]
+        said = ""
+        if steps:
+            said = f", but eval where the same prompts come back (steps {', '.join(steps)})"
+        return f"no record says its phase: assumed {self.assumed}{said}; --phase sets it"
+
+
+def import_records(
+    name: str,
+    format: Format,
+    source: str | Path,
+    out: str | Path,
+    *,
+    run_name: str = "",
+    phase: Phase | None = None,
+    reward: str = "",
+) -> Imported:
     """Write a dump of another program's records.
 
     Args:
         name: of the format, for the manifest.
         source: a file, or a folder with files of the format, at any depth.
         out: the dump folder, new or empty. It is empty again if this raises.
+        run_name: what the run is called; "" is the name of the folder `out`.
+        phase: of the records that do not say it.
+        reward: the name of the number that is the reward, where records have several.
 
     Raises:
-        DumpError: there is no such file, no record fits, `out` is not empty, or a file cannot be read or written.
+        ConfigError: records of this format have one reward only. DumpError: there is no such file, no record fits,
+            `out` is not empty, or a file cannot be read or written.
     """
     source, out, result = Path(source), Path(out), Imported()
+    if reward and not format.reads_reward:
+        raise ConfigError(f"records of {format.program} have one reward: leave out --reward")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DumpError(f"{out} is not empty: choose another folder for --out")
-    runs = _Reader(source, format).read(result)
+    runs = _Reader(source, format, phase, reward, result).read(name)
     if not result.rollouts:
         why = ""
         if result.left_out:
             why = f" ({result.left_out[0].removesuffix('; left out')})"
         raise DumpError(f"{source} has no rollout of {format.program}{why}")
-    imported = {"from": name, "source": source.name, "lacks": list(result.lacks.values())}
-    _write_runs(runs, out, imported, result)
+    imported = {
+        "from": name,
+        "source": source.name,
+        "lacks": list(result.lacks.values()),
+        "assumed_phase": result.assumed,
+        "evaluation_steps": result.evaluations,
+        "never_saved": format.never_saved,
+    }
+    _write_runs(runs, out, run_name or folder_name(out), imported, result)
     return result
 
 
-def _write_runs(runs: Runs, out: Path, imported: dict[str, Any], result: Imported) -> None:
+def _write_runs(runs: Runs, out: Path, name: str, imported: dict[str, Any], result: Imported) -> None:
     """Write the groups and a manifest of each run, or nothing."""
     check_folder(out)
     logger.disable("rg_env.dump.writer")  # which file has how many groups is no news here
     try:
-        for run_id, of_run in sorted(runs.items()):
-            write_manifest(out, run_id, {"attempt": 1, "kind": "import", "imported": imported})
+        for run_id, groups in sorted(runs.items()):
+            # Several runs of a source have ids of their own in it.
+            called = name if len(runs) == 1 else f"{name} {run_id}"
+            write_manifest(out, run_id, {"attempt": 1, "kind": "import", "name": called, "imported": imported})
             with DumpWriter(out, run_id, 1) as writer:
-                for call, rows in enumerate(of_run.values()):
+                for call, rows in enumerate(groups):
                     # Waited for one by one: unlike training, an import ends with the first error of the disk.
                     if not writer.submit([_joined(rows, run_id, call, result)]).result():
                         raise DumpError(f"{out} cannot be written: is the disk full?")
+            note_in_manifest(out, run_id, 1, {"end": "finished"})
     # An interrupt, too: half an import would look like a whole one.
     except BaseException:
         for path in out.iterdir():
@@ -147,16 +242,16 @@ def _write_runs(runs: Runs, out: Path, imported: dict[str, Any], result: Importe
         logger.enable("rg_env.dump.writer")
 
 
-def _joined(rows: Sequence[GroupRecord], run_id: str, call: int, result: Imported) -> GroupRecord:
+def _joined(rows: Sequence[Row], run_id: str, call: int, result: Imported) -> GroupRecord:
     """Join these rollouts, one in each row, into a group, and count it in the result."""
-    first = rows[0]
+    first = rows[0].group
     result.groups += 1
     if first.group_id:  # it was ours
-        return msgspec.structs.replace(first, rollouts=[row.rollouts[0] for row in rows])
+        return msgspec.structs.replace(first, rollouts=[row.rollout for row in rows])
     # Without an id of the source's, the group is the rollouts with this prompt.
     if not first.uid:
         result.by_prompt += 1
-    rollouts = [msgspec.structs.replace(row.rollouts[0], repetition=number) for number, row in enumerate(rows)]
+    rollouts = [msgspec.structs.replace(row.rollout, repetition=number) for number, row in enumerate(rows)]
     scores = [rollout.score for rollout in rollouts if rollout.status is Status.OK]
     digest = blake2b(msgspec.json.encode(rollouts[0].prompt), digest_size=8).hexdigest()
     prompt = f"prompt-{digest}"
@@ -177,58 +272,166 @@ def _joined(rows: Sequence[GroupRecord], run_id: str, call: int, result: Importe
 class _Reader:
     """Reads the rollouts of a source."""
 
-    def __init__(self, source: Path, format: Format) -> None:
+    def __init__(self, source: Path, format: Format, phase: Phase | None, reward: str, result: Imported) -> None:
         self._format, self._source, self._paths = format, source, [source]
-        # The name of the source, as far as it can stand in file names; for records that do not name their run.
-        self._run_id = re.sub(r"[^\w.-]", "-", source.resolve().name.partition(".json")[0])[:100] or "imported"
+        self._phase, self._reward, self._result = phase, reward, result
         if source.is_dir():
-            self._paths = sorted({path for pattern in format.files for path in source.rglob(pattern)})
+            self._paths = self._find()
         if not self._paths:
-            raise DumpError(f"{source} has no file of {format.program} ({', '.join(format.files)})")
+            patterns = ", ".join(format.files[0])
+            raise DumpError(f"{source} has no file of {format.program} ({patterns})")
+        for line in format.left_out(source, self._paths):
+            result.leave_out(line)
 
-    def read(self, result: Imported) -> Runs:
-        """Return the rollouts of all files. Records that do not fit are noted."""
-        runs: Runs = defaultdict(lambda: defaultdict(list))
-        for path in self._paths:
-            place = 0
-            for number, content in enumerate(_contents(path), 1):
-                try:
-                    rows = [] if content.isspace() else self._rows(path, place, content)
-                except ValueError as error:
-                    rows = []
-                    result.records_left_out += 1
-                    if len(result.left_out) < KEPT:
-                        name = path.name if path == self._source else path.relative_to(self._source)
-                        result.left_out.append(f"{name}, line {number}: {error}; left out")
-                for row in rows:
-                    (rollout,) = row.rollouts
-                    result.rollouts += 1
-                    if rollout.status is Status.UNSCORED:
-                        result.unscored += 1
-                    for key in list(result.lacks):
-                        # One rollout that has it is enough; the key may be one of the group or of the rollout.
-                        if getattr(row, key, getattr(rollout, key, None)) not in (None, "", "{}"):
-                            del result.lacks[key]
-                    same = [getattr(row, key) for key in _SAME_IN_A_GROUP]
-                    # Without an id of the source's, rollouts with equal prompts are a group.
-                    if not (row.uid or row.group_id):
-                        same.append(rollout.prompt)
-                    digest = blake2b(msgspec.json.encode(same), digest_size=16).digest()
-                    runs[row.run_id or self._run_id][digest].append(row)
-                # Bytes from the start of the file, which name a group of Atropos: its lines have no id.
-                place += len(content)
+    def _find(self) -> list[Path]:
+        skips = re.compile(self._format.skips)
+        for patterns in self._format.files:
+            found = {path for pattern in patterns for path in self._source.rglob(pattern)}
+            paths = [path for path in sorted(found) if not skips.search(path.relative_to(self._source).as_posix())]
+            if paths:
+                return paths
+        return []
+
+    def read(self, name: str) -> Runs:
+        """Return the rollouts of all files, by run and group. Records that do not fit are noted."""
+        format, result = self._format, self._result
+        files: Files = [self._rows_of(path) for path in self._paths]
+        if remark := format.remark(chain.from_iterable(files)):
+            result.remarks.append(remark)
+        if format.never_saved:
+            result.remarks.append(format.never_saved)
+        if format.once:
+            before = _count(files)
+            files = format.once(files)
+            result.again = before - _count(files)
+        if format.has_turns:
+            before = _count(files)
+            files, result.unclear = join_turns(files)
+            result.turns = before - _count(files)
+        by_run: dict[tuple[bool, str], list[Row]] = defaultdict(list)
+        for row in chain.from_iterable(files):
+            self._note(row)
+            is_ours = bool(row.group.group_id)
+            by_run[is_ours, row.group.run_id].append(row)
+        runs: Runs = {}
+        for (is_ours, run_id), rows in by_run.items():
+            if not is_ours:
+                self._set_phases(rows)
+                run_id = _id_of(rows, run_id or name)
+            runs[run_id] = self._groups_of(rows)
         return runs
 
-    def _rows(self, path: Path, place: int, content: bytes) -> list[GroupRecord]:
+    def _rows_of(self, path: Path) -> list[Row]:
+        """Read a file."""
+        read = []
+        offset = 0
+        run = self._run_of(path)
+        for number, content in enumerate(_contents(path), 1):
+            try:
+                rows = [] if content.isspace() else self._rows(Place(path, offset, self._reward), content)
+            except ValueError as error:
+                rows = []
+                name = path.name if path == self._source else path.relative_to(self._source)
+                self._result.leave_out(f"{name}, line {number}: {error}")
+            for row in rows:
+                row.prompt = _digest(row.rollout.prompt)
+                if run and not row.group.run_id:
+                    row.group = msgspec.structs.replace(row.group, run_id=run)
+            read += rows
+            # Bytes from the start of the file, which name a group of Atropos: its lines have no id.
+            offset += len(content)
+        return read
+
+    def _run_of(self, path: Path) -> str:
+        """Return the name of the run of a file, if its source has files of several runs."""
+        run_of = self._format.run_of
+        if run_of is None or len({run_of(path) for path in self._paths}) == 1:
+            return ""
+        return run_of(path).relative_to(self._source).as_posix()
+
+    def _note(self, row: Row) -> None:
+        """Count a rollout, and what it has."""
+        result, rollout = self._result, row.rollout
+        result.rollouts += 1
+        if rollout.status is Status.UNSCORED:
+            result.unscored += 1
+            result.rewards |= dict.fromkeys(row.rewards)
+        for key in list(result.lacks):
+            # One rollout that has it is enough; the key may be one of the group or of the rollout.
+            if getattr(row.group, key, getattr(rollout, key, None)) not in (None, "", "{}"):
+                del result.lacks[key]
+
+    def _set_phases(self, rows: Sequence[Row]) -> None:
+        """Give the rows of a run that have no phase the one that the user names, or that they probably have."""
+        unknown = [row for row in rows if not row.has_phase]
+        steps: list[int] = []
+        if unknown and self._phase is None:
+            self._result.assumed = self._format.phase
+            steps = evaluation_steps(unknown, self._format.shortest)
+            self._result.evaluations = sorted({*self._result.evaluations, *steps})
+        evaluated = prompts_at(unknown, steps)
+        for row in unknown:
+            phase = self._phase or self._format.phase
+            if row.prompt in evaluated and row.group.step in steps:
+                phase = Phase.EVAL
+            row.group = msgspec.structs.replace(row.group, phase=phase)
+
+    def _groups_of(self, rows: Sequence[Row]) -> list[list[Row]]:
+        """Return the rollouts of each group of a run."""
+        groups: dict[bytes, list[Row]] = defaultdict(list)
+        for row in rows:
+            same = [getattr(row.group, key) for key in _SAME_IN_A_GROUP]
+            if _is_by_prompt([row]):
+                same.append(row.prompt)
+            groups[_digest(same)].append(row)
+        by_prompt: dict[Phase, list[list[Row]]] = defaultdict(list)
+        for group in groups.values():
+            if _is_by_prompt(group) and group[0].group.step is not None:
+                by_prompt[group[0].group.phase].append(group)
+        sizes = {phase: usual_size(of_phase) for phase, of_phase in by_prompt.items()}
+        split = []
+        for group in groups.values():
+            # A prompt that was asked twice in a step is two groups, if the others tell how many rows a group has.
+            parts = [group]
+            if _is_by_prompt(group) and group[0].group.step is not None:
+                parts = split_repeated(group, sizes[group[0].group.phase])
+            self._result.repeated += len(parts) - 1
+            split += parts
+        return split
+
+    def _rows(self, place: Place, content: bytes) -> list[Row]:
         try:
-            record = jsonlines.Reader([content], loads=_loads).read(allow_none=True)
+            record = jsonlines.Reader([content], loads=loads).read(allow_none=True)
             if not isinstance(record, dict):
                 raise ValueError("not an object")
-            return list(self._format.rows(record, path, place))
+            return list(self._format.rows(record, place))
         except KeyError as error:
             raise ValueError(f"has no `{error.args[0]}`") from None
         except (jsonlines.Error, RecursionError) as error:
             raise ValueError(f"not JSON ({error.__cause__ or error})") from None
+
+
+def _is_by_prompt(group: Sequence[Row]) -> bool:
+    """Return whether the source has no id of the group, which is the rollouts with equal prompts then."""
+    return not (group[0].group.uid or group[0].group.group_id)
+
+
+def _count(files: Files) -> int:
+    return sum(map(len, files))
+
+
+def _digest(value: Any) -> bytes:
+    return blake2b(msgspec.json.encode(value), digest_size=16).digest()
+
+
+def _id_of(rows: Iterable[Row], name: str) -> str:
+    """Return the id of a run: its name, as far as it can stand in file names, and a digest of its records, since the
+    names of folders and files are the same in every run of a program."""
+    digest = blake2b(digest_size=6)
+    for row in rows:
+        digest.update(msgspec.json.encode(row.group))
+    called = re.sub(r"[^\w.-]", "-", name)[:100]
+    return f"{called}-{digest.hexdigest()}"
 
 
 def _contents(path: Path) -> Iterator[bytes]:
@@ -259,11 +462,3 @@ def _table(path: Path) -> io.BytesIO:
         lines.write(f"{json.dumps(known, default=str)}\n".encode())
     lines.seek(0)
     return lines
-
-
-def _loads(text: str) -> Any:
-    """Return the JSON value, also with the NaN that Python writes; `?` for lone surrogates, which UTF-8 cannot hold."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return json.loads(json.dumps(json.loads(text), ensure_ascii=False).encode("utf-8", "replace"))

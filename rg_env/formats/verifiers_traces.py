@@ -1,6 +1,7 @@
-"""`traces.jsonl` of verifiers and prime-rl: an episode in each line, with a trace of every agent, a rollout.
+"""`traces.jsonl` of verifiers, and prime-rl's files: an episode in each line, with a trace of every agent, a rollout.
 
-A trace is a graph of messages; the rollout is its last branch. Not covered: tokens, and episodes without a trace.
+A trace is a graph of messages; the rollout is its last branch. Not covered: tokens, episodes without a trace, and what
+prime-rl adds to a trace later (`annotations`): advantages and the step that was trained on it.
 """
 
 from __future__ import annotations
@@ -9,14 +10,23 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
-
-import orjson
 
 from rg_env.dump import GroupRecord, Phase, RolloutRecord
 from rg_env.formats.carry import carried, restored
-from rg_env.formats.records import answer_entry, as_messages, get, get_objects, get_reward, item_facts, one_rollout
+from rg_env.formats.records import (
+    Place,
+    Row,
+    answer_entry,
+    as_messages,
+    choose_reward,
+    get,
+    get_objects,
+    get_reward,
+    item_facts,
+    loads,
+    one_rollout,
+)
 
 VERSION = 1
 _ROLES = ("system", "user", "assistant", "tool")
@@ -68,8 +78,13 @@ def episode_of(group: GroupRecord, rollout: RolloutRecord, model: str) -> dict[s
     return {**same, "env": {"id": group.environment}, "group": {"id": group.group_id}, "run": run, "traces": [trace]}
 
 
-def episode_rows(episode: dict[str, Any], path: Path, place: int) -> Iterator[GroupRecord]:
+def episode_rows(episode: dict[str, Any], place: Place) -> Iterator[Row]:
     """Read the rollouts of an episode."""
+    if "reward" in episode and "traces" not in episode:
+        raise ValueError(
+            "saved by verifiers before 0.4, whose results and rollouts are not read: update verifiers or prime-rl, "
+            "which then save traces"
+        )
     if "traces" not in episode:
         raise ValueError("no episode of verifiers 0.4: has no `traces`")
     for trace in get_objects(episode, "traces"):
@@ -81,7 +96,7 @@ def episode_rows(episode: dict[str, Any], path: Path, place: int) -> Iterator[Gr
         messages = [node["message"] for node in branch]
         # An episode that we exported has everything of ours, except the texts, which are in its nodes.
         if record := get(trace, "info.rl"):
-            yield restored(record, [get(message, "content") for message in messages])
+            yield Row(restored(record, [get(message, "content") for message in messages]))
             continue
         calls = [call for call in get_objects(trace, "calls") if not call.get("error")]
         tokens = [get(call, "usage.completion_tokens", int) for call in calls]
@@ -99,7 +114,10 @@ def episode_rows(episode: dict[str, Any], path: Path, place: int) -> Iterator[Gr
             "policy_version": "-".join(names),
             "turns": sum(node.get("sampled") is True for node in branch),
         }
-        yield one_rollout(as_messages(messages), _reward(trace), _group(episode, trace), **facts)
+        row = one_rollout(as_messages(messages), _reward(trace, place.reward), _group(episode, trace), **facts)
+        # prime-rl has an episode among all of its step, and again among those that were trained on.
+        row.key = get(trace, "id", str) or ""
+        yield row
 
 
 def _last_branch(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -120,18 +138,22 @@ def _group(episode: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
     """Read the values of the group. Agents of other names have groups of their own."""
     task = trace.get("task") or episode.get("task")
     item = get(task, "data.id")  # a field of the task's own, often an index
-    kind = get(episode, "run.work.type") or get(episode, "run.type")
+    # The first is prime-rl's own, which is on a trace before it is saved.
+    kinds = (get(trace, "info.kind"), get(episode, "run.work.type"), get(episode, "run.type"))
+    kind = next((kind for kind in kinds if kind in list(Phase)), None)
+    step = get(episode, "run.work.step")
     facts: dict[str, Any] = {
+        "run_id": get(episode, "run.name", str) or get(episode, "run.id", str),
         "task": get(task, "data.name") or get(episode, "env.id"),
         "item": str(item) if isinstance(item, int) else item,
-        "step": get(episode, "run.work.step"),
-        "phase": Phase.TRAIN if kind == "train" else Phase.EVAL,
+        "step": get(trace, "info.dispatch.step") if step is None else step,
+        "phase": kind,
         "entry": answer_entry(get(task, "data.answer")),
     }
     row = get(task, "data.item")
     # Tasks made of our rows carry the row as a text; anything else ends in the same exception.
-    with suppress(orjson.JSONDecodeError):
-        facts |= item_facts(orjson.loads(row if isinstance(row, str) else ""))
+    with suppress(ValueError, RecursionError):
+        facts |= item_facts(loads(row if isinstance(row, str) else ""))
     uid = get(episode, "group.id") or get(task, "key") or get(task, "hash")
     agent = get(trace, "agent.name") or "agent"
     if uid and agent != "agent":
@@ -139,11 +161,14 @@ def _group(episode: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
     return {**facts, "uid": uid}
 
 
-def _reward(trace: dict[str, Any]) -> float:
-    """Return the weighted sum; NaN if there is none, or one was not scored. Those of a failed trace are not all
-    written."""
+def _reward(trace: dict[str, Any], chosen: str) -> float:
+    """Return the weighted sum, or the one that the user chose; NaN if there is none, or one was not scored. Those of a
+    failed trace are not all written."""
     rewards = get(trace, "rewards", dict[str, dict[str, Any] | None]) or {}
     if trace.get("ok") is False or not rewards:
         return math.nan
+    if chosen:
+        reward, _ = choose_reward({name: get(each, "score") for name, each in rewards.items()}, chosen)
+        return reward
     each = [{"weight": 1.0, **(reward or {})} for reward in rewards.values()]
     return sum(get_reward(reward, "score") * get_reward(reward, "weight") for reward in each)

@@ -14,7 +14,8 @@ import pytest
 
 from rg_env.dump import GroupRecord, from_line, open_run, to_line
 from rg_env.formats import DOCUMENTS, FORMATS
-from tests.formats.test_programs import ATIF, FILES
+from rg_env.formats.records import Place
+from tests.formats.test_programs import ATIF, FILES, GYM
 
 ODD = [
     None,
@@ -52,6 +53,7 @@ RECORDS = {
     "trl": pl.read_parquet(FILES / "trl").rows(named=True),
     "skyrl": in_lines("skyrl/global_step_4_evals/spell_backward.jsonl"),
     "verl": in_lines("verl/3.jsonl"),
+    "nemo-gym": [GYM],
     "atropos": [{"item_id": "a", "rollouts": [{"conversation": [{"role": "user", "content": "?"}], "score": 1}]}],
 }
 
@@ -72,9 +74,10 @@ def test_odd_values_are_refused_or_recorded(name):
         container, key = random_numbers.choice(list(places(record)))
         container[key] = copy.deepcopy(random_numbers.choice(ODD))
         try:
-            rows = list(format.rows(record, Path("a.jsonl"), 0))
+            rows = list(format.rows(record, Place(Path("a.jsonl"))))
         except (ValueError, KeyError) as error:
             assert "\n" not in str(error)
             continue
         for row in rows:
-            assert to_line(from_line(GroupRecord, to_line(row)[:-1])) == to_line(row)
+            line = to_line(row.group)
+            assert to_line(from_line(GroupRecord, line[:-1])) == line

@@ -21,10 +21,27 @@ from rg_env.dump import DumpWriter, open_run
 from rg_env.dump.validate import validate
 from rg_env.errors import RGEnvError
 from rg_env.formats import FORMATS, import_records
+from rg_env.formats.records import Place
 
 FILES = Path(__file__).parent / "files"
 UUID = "6a1f0f3e-8a65-4d57-9f2c-000000000001"
 ATIF = json.loads((FILES / "atif" / "1" / "trajectory.json").read_text())
+
+_ASKED = {"input": [{"role": "developer", "content": "Add."}, {"role": "user", "content": "1+1?", "type": "message"}]}
+_OUTPUT = [
+    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "I call."}]},
+    {"type": "function_call", "call_id": "c", "name": "add", "arguments": '{"a": 1}'},
+    {"type": "function_call_output", "call_id": "c", "output": "2"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It is 2."}]},
+]
+GYM = {
+    "responses_create_params": _ASKED,
+    "response": {"output": _OUTPUT, "usage": {"output_tokens": 9}, "incomplete_details": None},
+    "reward": 1.0,
+    "task_name": "sums",
+    "expected_answer": 2,
+}
+"""A row as NeMo Gym saves it."""
 
 
 def atropos(*scores, task="gcd"):
@@ -69,7 +86,8 @@ def test_trl(tmp_path):
     (group,), (rewards,), said = imported("trl", FILES / "trl", tmp_path / "out")
     assert said == (
         "4 rollouts in 1 group; no reference answer, no raw and tagged scores, no policy version, no stop reason, "
-        "no length in tokens; 1 group formed by equal prompts"
+        "no length in tokens; 1 group formed by equal prompts, because the records have no ids; "
+        "no record says its phase: assumed train; --phase sets it"
     )
     assert (group.step, group.phase, group.task, rewards) == (1, "train", "imported", [0.25, 0.5, 0, 0.5])
     assert [message["role"] for message in group.rollouts[0].conversation] == ["system", "user", "assistant"]
@@ -77,8 +95,8 @@ def test_trl(tmp_path):
 
 def test_the_reward_of_several_functions_of_trl_is_unknown():
     row = {"prompt": "?", "completion": "a", "step": 1, "first": 0.5, "second": None, "advantage": 0.0}
-    (group,) = FORMATS["trl"].rows(row, Path("completions_1.parquet"), 0)
-    assert group.rollouts[0].status == "unscored"
+    (read,) = FORMATS["trl"].rows(row, Place(Path("completions_1.parquet")))
+    assert (read.rollout.status, read.rewards) == ("unscored", ("first", "second"))
 
 
 def test_other_columns_of_trl_are_no_rewards(tmp_path):
@@ -119,8 +137,8 @@ def test_verifiers(tmp_path):
 def test_the_id_of_a_task_of_verifiers_may_be_a_number(tmp_path):
     episode = json.loads((FILES / "verifiers" / "traces.jsonl").read_text().splitlines()[0])
     episode["traces"][0]["task"]["data"]["id"] = 17
-    (group,) = FORMATS["verifiers"].rows(episode, Path("traces.jsonl"), 0)
-    assert group.item == "17"
+    (read,) = FORMATS["verifiers"].rows(episode, Place(Path("traces.jsonl")))
+    assert read.group.item == "17"
 
 
 def test_vf_eval(tmp_path):
@@ -166,7 +184,7 @@ def test_atropos(tmp_path):
     assert said.startswith("9 rollouts in 4 groups; no step, no reference answer, no raw and tagged scores, no policy")
     assert "reward of 3 unknown: status unscored" in said
     dump = open_run(tmp_path / "out")
-    assert [run.run_id for run in dump.runs] == [UUID, "mine"]
+    assert [run.run_id.rpartition("-")[0] for run in dump.runs] == [UUID, "mine"]
     groups = {group.uid: group for group in dump.groups()}
     first = groups[f"{name}:0"]
     assert (first.task, first.environment, first.outcome, first.no_signal) == ("gcd", "imported", "mixed", False)

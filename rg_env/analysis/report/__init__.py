@@ -135,6 +135,8 @@ def _notes(dump: Dump, measured: Measured) -> Iterator[str]:
     if dump.has_ledger:
         whole = {True: ", which has every group", False: ", which has not every group", None: ""}
         yield f"Statistics and charts come from the ledger{whole[dump.has_every_group]}."
+    for sentence in dump.never_saved:
+        yield f"{sentence}."
     for symptom in read_symptoms(dump):
         # Of several runs each begins with the run's name, which stays as it is.
         if len(dump.runs) == 1:
