@@ -5,10 +5,10 @@ rollout it yields `one_rollout(conversation, reward, group, **facts)` of `record
 are; a row that may be one turn of a rollout has a `turn`, one that the program may save again a `key`. The function
 takes values with `get`, `get_reward` and `as_messages`, which refuse wrong types, and raises ValueError with one line
 for a record that does not fit. Nothing is guessed: what the program did not save is left out, also the phase, and a
-reward that is not known is NaN. Add the function to `FORMATS` (`Format` has what can be said of it), and under the same name to `_IMPORTS` in
-cli/exchange.py, which makes the command; a row to the table of formats in docs/dumps.md; a record to `RECORDS` in
-tests/formats/test_odd_values.py, which puts wrong values everywhere; and a test to tests/formats/test_programs.py. If
-the program can be run, let tests/formats/make_files.py write a file with it.
+reward that is not known is NaN. Add the function to `FORMATS` (`Format` has what can be said of it), and under the
+same name to `_IMPORTS` in cli/exchange.py, which makes the command; a row to the table of formats in docs/dumps.md; a
+record to `RECORDS` in tests/formats/test_odd_values.py, which puts wrong values everywhere; and a test to
+tests/formats/test_programs.py. If the program can be run, let tests/formats/make_files.py write a file with it.
 """
 
 from rg_env.dump import Phase
