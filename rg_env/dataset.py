@@ -117,6 +117,7 @@ class ItemSource:
         self._questions: dict[str, QuestionStream] = {}
         self._said: set[ItemStream] = set()
         mix = TaskMix.parse(tasks)
+        self._files = mix.files
         # Before the tasks are tried, which draws items at their levels.
         self._scales = scales_of(mix, complexity)
         self.mix = mix.keep(lambda task: next(self.usable(task)), progress)
@@ -178,9 +179,9 @@ class ItemSource:
         """Return the questions of a task's file. Raises ConfigError: a row is wrong, or none is for this split."""
         assert task.file is not None
         if task.name not in self._questions:
-            limits: dict[str, Any] = {}
+            limits: dict[str, Any] = {"files": self._files}
             if self.prompts.max_length is not None:
-                limits = {"prompt_length": self.prompts.length, "max_prompt_length": self.prompts.max_length}
+                limits |= {"prompt_length": self.prompts.length, "max_prompt_length": self.prompts.max_length}
             stream = QuestionStream(task.name, task.file, self.seed, self.split, **limits)
             self._questions.setdefault(task.name, stream)
         return self._questions[task.name]

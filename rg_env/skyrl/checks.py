@@ -159,9 +159,10 @@ def check_data_files(cfg: Any) -> Mistakes:
 
 def check_tasks(cfg: Any) -> None:
     import_modules(cfg.rg_dump)
-    for task, file in TaskMix.parse(cfg.rg_dump.tasks).files.items():
+    files = TaskMix.parse(cfg.rg_dump.tasks).files
+    for task, file in files.items():
         for split in Split:
-            QuestionStream(task, file, cfg.rg_dump.seed, split)  # raises for a wrong row
+            QuestionStream(task, file, cfg.rg_dump.seed, split, files=files)  # raises for a wrong row
 
 
 def check_reward(cfg: Any) -> Mistakes:

@@ -24,6 +24,7 @@ from loguru import logger
 from rg_env.choices import Split
 from rg_env.errors import ConfigError, describe, did_you_mean, need_number, one_line
 from rg_env.modules import import_named
+from rg_env.tasks.item import same_question
 from rg_env.wording import counted
 
 OWN_SCORERS = ("exact", "number", "math")
@@ -196,11 +197,29 @@ def _read(task: str, file: QuestionFile, path: Path, version: tuple[int, int]) -
         raise ConfigError(f"{place}: {faults[0]}{more}")
     if not rows:
         raise ConfigError(f"{place} has no rows")
-    # Not a fault: a question may be repeated on purpose.
-    repeated = len(rows) - len({row.question.strip() for row in rows})
+    _say_repeated(place, rows)
+    return Rows(tuple(rows), sha256)
+
+
+def _say_repeated(place: str, rows: list[Row]) -> None:
+    """Warn of questions that are repeated, on purpose or not, and name those that have different answers."""
+    first: dict[str, Row] = {}
+    repeated, contradictions = 0, []
+    for row in rows:
+        earlier = first.setdefault(same_question(row.question), row)
+        if earlier is row:
+            continue
+        repeated += 1
+        if same_question(earlier.answer) != same_question(row.answer):
+            contradictions.append((earlier, row))
     if repeated:
         logger.warning("{}: {} of {} rows repeat the question of an earlier row", place, repeated, len(rows))
-    return Rows(tuple(rows), sha256)
+    if contradictions:
+        earlier, row = contradictions[0]
+        pairs = f"rows {earlier.number} ({earlier.answer!r:.40}) and {row.number} ({row.answer!r:.40})"
+        if len(contradictions) > 1:
+            pairs += f", and {counted(len(contradictions) - 1, 'more pair')}"
+        logger.warning("{}: one question has different answers: {}", place, pairs)
 
 
 def _reader_of(place: str, path: Path) -> Callable[[Path], Iterator[tuple[int, object]]]:

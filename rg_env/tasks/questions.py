@@ -1,8 +1,8 @@
 """The items of a file of questions.
 
-Invariant: the item of an index is a pure function of (seed, split, task, index) and of the file's bytes. Splits share
-no question. An item's id carries the row's number and a hash of the file, so that it names no other question after the
-file has changed.
+Invariant: the item of an index is a pure function of (seed, split, task, index) and of the files of the mix. Splits share
+no question, whichever file and task of the mix has it (`same_question`). An item's id carries the row's number and a hash
+of the file, so that it names no other question after the file has changed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from loguru import logger
 from rg_env.choices import Split
 from rg_env.errors import ConfigError
 from rg_env.tasks.entry_json import encode_entry
-from rg_env.tasks.item import SCORER_KEY, Item, ItemId
-from rg_env.tasks.items import hash64, split_of
+from rg_env.tasks.item import SCORER_KEY, Item, ItemId, hash64, same_question, split_of_row
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.question_file import OWN_SCORERS, QuestionFile, Row, Rows, read_rows
 from rg_env.wording import counted
@@ -32,6 +31,7 @@ class QuestionStream:
     Args:
         task: the name that the mix gives the file.
         seed: of the order of the rows.
+        files: those of the mix, by task: what any of them evaluates is not trained on.
         prompt_length: (task, question) → length of the prompt in tokens; None: any length is accepted.
         max_prompt_length: in tokens.
 
@@ -46,13 +46,14 @@ class QuestionStream:
         seed: int,
         split: Split,
         *,
+        files: Mapping[str, QuestionFile] | None = None,
         prompt_length: Callable[[str, str], int] | None = None,
         max_prompt_length: int | None = None,
     ) -> None:
         self.task, self.file, self.seed, self.split = task, file, seed, split
         read = read_rows(task, file, split)
         self._mark = read.sha256[:_MARK_DIGITS]
-        self.rows = _rows_of_split(task, file, split, read)
+        self.rows = _rows_of_split(task, file, split, files or {})
         if prompt_length is not None and max_prompt_length is not None:
             self._check_lengths(prompt_length, max_prompt_length)
 
@@ -133,33 +134,49 @@ class QuestionStream:
             )
 
 
-def _rows_of_split(task: str, file: QuestionFile, split: Split, read: Rows) -> Sequence[Row]:
-    if file.eval_path is None:
-        # Without a file for evaluation, the same rule as for drawn items takes a part of the rows.
-        rows = [row for row in read.rows if split_of(task, row.question) is split]
-        if not rows and split is Split.EVAL:
+def _rows_of_split(
+    task: str, file: QuestionFile, split: Split, files: Mapping[str, QuestionFile]
+) -> Sequence[Row]:
+    read = read_rows(task, file, split)
+    if split is Split.EVAL:
+        evaluated = _evaluated(task, file)
+        rows = [row for row in read.rows if same_question(row.question) in evaluated]
+        if not rows:
             raise ConfigError(
                 f"tasks.{task}.file: none of the {len(read.rows)} rows of {file.path} falls into the part for "
                 "evaluation; name a file for it as `eval_path`"
             )
-        if not rows:
-            raise ConfigError(f"tasks.{task}.file: all rows of {file.path} fall into the part for evaluation")
         return rows
-    if split is Split.EVAL:
-        return read.rows
-    # By their questions: the same answer may be written in two ways.
-    evaluated = {row.question.strip() for row in read_rows(task, file, Split.EVAL).rows}
-    rows = [row for row in read.rows if row.question.strip() not in evaluated]
-    if len(rows) < len(read.rows):
-        _say_shared(task, len(read.rows) - len(rows), file.path, file.eval_path)
+    rows = list(read.rows)
+    # Its own comes first: without `eval_path`, it is no news that a part of its rows is set apart.
+    for name, other in ({task: file} | dict(files)).items():
+        evaluated = _evaluated(name, other)
+        kept = [row for row in rows if same_question(row.question) not in evaluated]
+        if len(kept) < len(rows) and (name != task or file.eval_path):
+            _say_shared(task, len(rows) - len(kept), file.path, other.of_split(Split.EVAL))
+        rows = kept
     if not rows:
-        raise ConfigError(f"tasks.{task}.file: every question of {file.path} is also in {file.eval_path}")
+        raise ConfigError(
+            f"tasks.{task}.file: every question of {file.path} is evaluated, so none is left to train on: give the "
+            "mix other questions to evaluate (`eval_path`)"
+        )
     return rows
+
+
+@functools.lru_cache(8)
+def _evaluated(task: str, file: QuestionFile) -> frozenset[str]:
+    """Return the questions that a file evaluates: all of `eval_path`, or a part of `path`."""
+    questions = {same_question(row.question) for row in read_rows(task, file, Split.EVAL).rows}
+    if file.eval_path is None:
+        # The same rule as for drawn items takes a part of the rows.
+        return frozenset(question for question in questions if split_of_row(question) is Split.EVAL)
+    return frozenset(questions)
 
 
 @functools.cache  # once per process, however many data sets have the same mix
 def _say_shared(task: str, count: int, path: str, eval_path: str) -> None:
-    logger.warning("task {}: {} rows of {} are also in {}, and are not trained on", task, count, path, eval_path)
+    line = "task {}: {} rows of {} are evaluated ({}), and are not trained on"
+    logger.warning(line, task, count, path, eval_path)
 
 
 def hashes_of(tasks: Any, manifest: Mapping[str, Any] | None = None) -> dict[str, dict[str, str]]:

@@ -99,7 +99,36 @@ def test_all_of_eval_path_is_evaluated_and_its_questions_are_not_trained_on(
     assert {rows.item(index).entry["question"] for index in range(40)} == {row["question"] for row in sums(40)}
     evaluated = EvalSet(spec | {"gcd": 1}, samples_per_task=2)
     assert Counter(item.task for item in evaluated.items) == {"sums": 20, "gcd": 2}
-    assert warnings == [f"task sums: 10 rows of {fifty} are also in {test}, and are not trained on"]
+    assert warnings == [f"task sums: 10 rows of {fifty} are evaluated ({test}), and are not trained on"]
+
+
+def questions_of(spec: Any, split: str) -> set[str]:
+    """The questions of a mix, without what makes no other question of them."""
+    rows: Any = EvalSet(spec, samples_per_task=1000).items
+    if split == "train":
+        trained = ReasoningGymDataset(spec, size=2000)
+        rows = [trained.item(index) for index in range(2000)]
+    return {" ".join(item.entry["question"].split()) for item in rows}
+
+
+def test_a_question_that_is_repeated_with_other_white_space_is_in_one_split(tmp_path: Path) -> None:
+    twice = [dict(row, question=row["question"].replace(" ", "  ") + "\n") for row in sums(200)]
+    path = write(tmp_path / "sums.jsonl", [*sums(200), *twice])
+    trained, evaluated = questions_of(mix(path), "train"), questions_of(mix(path), "eval")
+    assert len(evaluated) > 10 and not trained & evaluated
+
+
+@pytest.mark.parametrize("paths", [{}, {"eval_path": "test.jsonl"}])
+def test_what_one_task_evaluates_no_task_of_the_mix_trains_on(paths: dict[str, str], tmp_path: Path) -> None:
+    path = str(write(tmp_path / "sums.jsonl", sums(200)))
+    of_first = {name: str(write(tmp_path / file, sums(20, 190))) for name, file in paths.items()}
+    spec = {
+        "first": {"file": {"path": path, "scorer": "number", **of_first}},
+        "second": {"file": {"path": path, "scorer": "exact"}},
+    }
+    trained, evaluated = questions_of(spec, "train"), questions_of(spec, "eval")
+    assert len(evaluated) > 10 and not trained & evaluated
+    assert trained | evaluated >= {row["question"] for row in sums(200)}
 
 
 def test_an_id_names_one_question_and_says_when_its_file_has_changed(fifty: Path) -> None:
@@ -215,6 +244,16 @@ def test_repeated_questions_are_counted(tmp_path: Path, warnings: list[str]) -> 
     path = write(tmp_path / "sums.csv", [*sums(20), *sums(3)])
     ReasoningGymDataset(mix(path))
     assert warnings == [f"tasks.sums.file: {path}: 3 of 23 rows repeat the question of an earlier row"]
+
+
+def test_different_answers_to_one_question_are_named(tmp_path: Path, warnings: list[str]) -> None:
+    other = {"question": "What is  3 + 1?\n", "answer": 5}
+    path = write(tmp_path / "sums.jsonl", [*sums(20), other, *sums(1)])
+    ReasoningGymDataset(mix(path))
+    assert warnings == [
+        f"tasks.sums.file: {path}: 2 of 22 rows repeat the question of an earlier row",
+        f"tasks.sums.file: {path}: one question has different answers: rows 4 ('4') and 21 ('5')",
+    ]
 
 
 def test_the_mix_can_be_named_by_a_recipe_that_has_it(fifty: Path, tmp_path: Path) -> None:
