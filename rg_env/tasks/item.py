@@ -90,16 +90,12 @@ def hash64(*parts: object) -> int:
 def split_of(task: str, question: str) -> Split:
     """Return the split that a drawn question belongs to."""
     # By content and by no seed: what is evaluated is never trained on.
-    return _split_of("split", task, question)
+    return Split.EVAL if hash64("split", task, question) % 8 == 0 else Split.TRAIN
 
 
 def split_of_row(question: str) -> Split:
     """Return the split that a question of a file belongs to, whatever its task is called."""
-    return _split_of("split of a file", same_question(question))
-
-
-def _split_of(*parts: str) -> Split:
-    return Split.EVAL if hash64(*parts) % 8 == 0 else Split.TRAIN
+    return split_of("", same_question(question))
 
 
 def same_question(question: str) -> str:
