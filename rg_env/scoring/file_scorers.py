@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rg_env.runner.caller_guarded import Guarded, GuardedScore, guarded
+from rg_env.scoring.numbers import is_close, read_number
 from rg_env.scoring.types import AnswerScore, Status
 from rg_env.tasks.item import SCORER_KEY
-from rg_env.tasks.question_file import OWN_SCORERS, is_allowed, is_close, read_number
+from rg_env.tasks.question_file import OWN_SCORERS, is_allowed
 
 
 def exact(answer: str, row: Mapping[str, Any]) -> float:

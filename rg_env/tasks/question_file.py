@@ -11,11 +11,9 @@ import functools
 import hashlib
 import importlib.util
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -291,36 +289,4 @@ def _check_row(number: int, columns: object, file: QuestionFile) -> Row:
             raise ValueError(f"{column} is empty")
         if not text.isascii():
             text.encode()  # raises for half of a surrogate pair, which no tokenizer takes
-    if file.scorer == "number" and read_number(answer) is None:
-        raise ValueError(f"{file.answer} is not a number: {answer[:40]!r} (scorer: number)")
     return Row(number, question, answer, columns)
-
-
-# -- numbers
-
-
-_DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3}){1,100}|[0-9]{1,400})"
-_NUMBER = re.compile(rf"([+-]?(?:{_DIGITS}(?:\.[0-9]{{0,400}})?|\.[0-9]{{1,400}}))(?:[eE]([+-]?[0-9]{{1,3}}))?")
-_FRACTION = re.compile(rf"([+-]?{_DIGITS})\s?/\s?({_DIGITS})")
-
-
-def read_number(text: str) -> Fraction | None:
-    """Return the number that a text is, exactly; None for any other text. In time linear in its length.
-
-    >>> read_number("1,234.50"), read_number(" -3/4 "), read_number("2e3"), read_number("7 apples")
-    (Fraction(2469, 2), Fraction(-3, 4), Fraction(2000, 1), None)
-    """
-    # Matched before it is converted: Fraction takes minutes for `1e999999999`, and int refuses 5,000 digits.
-    text = text.strip().replace("\u2212", "-")
-    if match := _FRACTION.fullmatch(text):
-        above, below = (int(part.replace(",", "")) for part in match.groups())
-        return Fraction(above, below) if below else None
-    if match := _NUMBER.fullmatch(text):
-        power = Fraction(10) ** int(match[2] or 0)
-        return Fraction(match[1].replace(",", "")) * power
-    return None
-
-
-def is_close(number: Fraction, right: Fraction, tolerance: float) -> bool:
-    """Return whether a number differs from the right one by at most `tolerance`, relative to the right one."""
-    return abs(number - right) <= Fraction(tolerance) * abs(right)
