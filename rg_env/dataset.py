@@ -473,7 +473,7 @@ class _FixedQuestions:
     def __init__(self, questions: QuestionStream, samples: int) -> None:
         self._questions = questions
         self._count = len(questions)
-        if questions.file.eval_path is None:
+        if not questions.file.sets_apart:
             self._count = min(samples, len(questions))
 
     def __len__(self) -> int:

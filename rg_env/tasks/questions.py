@@ -19,7 +19,8 @@ from rg_env.errors import ConfigError
 from rg_env.tasks.entry_json import encode_entry
 from rg_env.tasks.item import SCORER_KEY, Item, ItemId, hash64, same_question, split_of_row
 from rg_env.tasks.mix import TaskMix
-from rg_env.tasks.question_file import OWN_SCORERS, QuestionFile, Row, Rows, read_rows
+from rg_env.tasks.question_file import OWN_SCORERS, QuestionFile
+from rg_env.tasks.question_rows import Row, read_rows
 from rg_env.wording import counted
 
 _MARK_DIGITS = 8
@@ -106,10 +107,18 @@ class QuestionStream:
         raise ConfigError(f"{parts}: {path} has no row {parts.number} in the {self.split} split")
 
     def _metadata(self, row: Row) -> dict[str, Any]:
-        metadata = {"source_dataset": self.task, "source_index": row.number, SCORER_KEY: self.file.scorer}
-        if self.file.scorer == "number":
+        metadata: dict[str, Any] = {
+            "source_dataset": self.task,
+            "source_index": row.number,
+            SCORER_KEY: row.scorer,
+        }
+        if row.scorer == "number":
             metadata["tolerance"] = self.file.tolerance
-        if self.file.scorer not in OWN_SCORERS:
+        if len(row.answers) > 1:
+            metadata["answers"] = list(row.answers)
+        if row.options:
+            metadata["options"] = list(row.options)
+        if row.scorer not in OWN_SCORERS:
             # As JSON has it, also in training: the function gets the same from a dump or the server.
             metadata["row"] = json.loads(json.dumps(row.columns, default=str))
         return metadata
@@ -134,16 +143,14 @@ class QuestionStream:
             )
 
 
-def _rows_of_split(
-    task: str, file: QuestionFile, split: Split, files: Mapping[str, QuestionFile]
-) -> Sequence[Row]:
+def _rows_of_split(task: str, file: QuestionFile, split: Split, files: Mapping[str, QuestionFile]) -> Sequence[Row]:
     read = read_rows(task, file, split)
     if split is Split.EVAL:
         evaluated = _evaluated(task, file)
         rows = [row for row in read.rows if same_question(row.question) in evaluated]
         if not rows:
             raise ConfigError(
-                f"tasks.{task}.file: none of the {len(read.rows)} rows of {file.path} falls into the part for "
+                f"tasks.{task}.file: none of the {len(read.rows)} rows of {file.of_split(split)} falls into the part for "
                 "evaluation; name a file for it as `eval_path`"
             )
         return rows
@@ -152,12 +159,12 @@ def _rows_of_split(
     for name, other in ({task: file} | dict(files)).items():
         evaluated = _evaluated(name, other)
         kept = [row for row in rows if same_question(row.question) not in evaluated]
-        if len(kept) < len(rows) and (name != task or file.eval_path):
-            _say_shared(task, len(rows) - len(kept), file.path, other.of_split(Split.EVAL))
+        if len(kept) < len(rows) and (name != task or file.sets_apart):
+            _say_shared(task, len(rows) - len(kept), file.of_split(split), other.of_split(Split.EVAL))
         rows = kept
     if not rows:
         raise ConfigError(
-            f"tasks.{task}.file: every question of {file.path} is evaluated, so none is left to train on: give the "
+            f"tasks.{task}.file: every question of {file.of_split(split)} is evaluated, so none is left to train on: give the "
             "mix other questions to evaluate (`eval_path`)"
         )
     return rows
@@ -167,7 +174,7 @@ def _rows_of_split(
 def _evaluated(task: str, file: QuestionFile) -> frozenset[str]:
     """Return the questions that a file evaluates: all of `eval_path`, or a part of `path`."""
     questions = {same_question(row.question) for row in read_rows(task, file, Split.EVAL).rows}
-    if file.eval_path is None:
+    if not file.sets_apart:
         # The same rule as for drawn items takes a part of the rows.
         return frozenset(question for question in questions if split_of_row(question) is Split.EVAL)
     return frozenset(questions)
@@ -196,7 +203,7 @@ def hashes_of(tasks: Any, manifest: Mapping[str, Any] | None = None) -> dict[str
         # A file that is new in the mix is no change of an old one.
         if isinstance(before, Mapping) and before.get(task) not in (None, hashes[task]):
             raise ConfigError(
-                f"tasks.{task}.file: {file.path} or its eval_path has changed since this run began: give it its old "
-                "content, or start anew under another name"
+                f"tasks.{task}.file: {file.of_split(Split.TRAIN)} or what it evaluates has changed since this run "
+                "began: give it its old content, or start anew under another name"
             )
     return hashes

@@ -15,7 +15,8 @@ from rg_env import ReasoningGymDataset
 from rg_env.dataset import EvalSet, item_of_id
 from rg_env.errors import ConfigError
 from rg_env.tasks import Split, TaskMix
-from rg_env.tasks.question_file import QuestionFile, parse_file, read_rows
+from rg_env.tasks.question_file import QuestionFile, parse_file
+from rg_env.tasks.question_rows import read_rows
 from rg_env.tasks.questions import QuestionStream, hashes_of
 
 Pair = dict[str, Any]
@@ -150,7 +151,7 @@ def test_an_id_names_one_question_and_says_when_its_file_has_changed(fifty: Path
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"question": "Q"}, r"row 3: has no column 'answer', only question: set `answer` to"),
+        ({"question": "Q"}, r"row 3: has no column 'answer', only 'question': set `answer` to"),
         ({"question": "", "answer": 1}, r"row 3: question is empty"),
         ({"question": "Q", "answer": None}, r"row 3: answer is empty"),
         ({"question": ["Q"], "answer": 1}, r"row 3: question is not a text but list"),
@@ -177,7 +178,7 @@ def test_a_bad_row_is_one_line_with_its_number(bad: Any, message: str, tmp_path:
         ({"my sums": {"file": "sums.jsonl"}}, r"'my sums' cannot be the name of a file; use letters, digits and _"),
         ({"sums": {"file": "sums.jsonl", "config": {"a": 1}}}, r"takes no `config`"),
         ({"sums": {"file": 5}}, r"must be a path, or a mapping with `path`"),
-        ({"sums": {"file": {"question": "q"}}}, r"needs `path`"),
+        ({"sums": {"file": {"question": "q"}}}, r"needs either `path`, .* or `hub`"),
         ({"sums": {"file": {"path": "x.csv", "anser": "q"}}}, r"unknown key 'anser'; did you mean answer\?"),
         ({"sums": {"file": {"path": "x.csv", "answer": 5}}}, r"answer=5: must be a text"),
         ({"sums": {"file": {"path": "x.csv", "tolerance": -1}}}, r"tolerance=-1: must be a number of at least 0"),
@@ -190,14 +191,14 @@ def test_a_bad_row_is_one_line_with_its_number(bad: Any, message: str, tmp_path:
         ({"sums": {"file": {"path": "."}}}, r"\. is a folder; name a file in it"),
         (
             {"sums": {"file": {"path": "sums.jsonl", "eval_path": "sums.jsonl"}}},
-            r"eval_path: is the file of `path`; leave",
+            r"eval_path: is the same as `path`; leave",
         ),
         (
             {"sums": {"file": {"path": "semicolons.csv"}}},
             r"row 1: has one column, 'question;answer': save the file with commas in place of ';'",
         ),
         ({"sums": {"file": {"path": "commas.csv"}}}, r"row 1: has more values than there are columns: put a text"),
-        ({"sums": {"file": {"path": "sums.txt"}}}, r"sums\.txt: must end with \.jsonl, \.csv or \.parquet"),
+        ({"sums": {"file": {"path": "sums.txt"}}}, r"sums\.txt: must end with \.jsonl, \.json, .*name it \.jsonl$"),
         ({"sums": {"file": {"path": "empty.csv"}}}, r"empty\.csv has no rows"),
         (
             {"sums": {"file": {"path": "bad.parquet"}}},
