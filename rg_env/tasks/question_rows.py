@@ -41,7 +41,7 @@ class Row(NamedTuple):
         scorer: who scores it.
         answers: all that are right, as texts.
         options: those that the question lists, without their letters.
-        is_float: whether the file has the answer as a floating-point number.
+        is_number, is_float: whether the file has the answer as a number, and as a floating-point number.
     """
 
     number: int
@@ -51,6 +51,7 @@ class Row(NamedTuple):
     scorer: str
     answers: tuple[str, ...]
     options: tuple[str, ...] = ()
+    is_number: bool = False
     is_float: bool = False
 
 
@@ -151,10 +152,9 @@ def _say_unasked(place: str, rows: Sequence[Row], file: QuestionFile) -> None:
     longer = 0
     for row in rows:
         chat = row.columns.get(file.question)
-        if _is_chat(chat) and chat[0]["role"] != "user":
-            longer += 1
-        elif _is_chat(chat) and sum(message["role"] == "user" for message in chat) > 1:
-            longer += 1
+        if _is_chat(chat):
+            of_user = [place for place, message in enumerate(chat) if message["role"] == "user"]
+            longer += of_user[-1] > 0
     if longer:
         line = "{}: of {} of {} rows only the last message of the user is asked; set `system_prompt` for a system's"
         logger.warning(line, place, longer, len(rows))
@@ -180,7 +180,8 @@ def _row_of(number: int, columns: object, file: QuestionFile) -> Row:
         if not text.isascii():
             text.encode()  # raises for half of a surrogate pair, which no tokenizer takes
     scorer = _scorer(columns, file)
-    return Row(number, question, answers[0], columns, scorer, answers, options, isinstance(value, float))
+    is_number = isinstance(value, (int, float))
+    return Row(number, question, answers[0], columns, scorer, answers, options, is_number, isinstance(value, float))
 
 
 def _value(columns: Mapping[Any, Any], name: str, setting: str) -> Any:

@@ -1,7 +1,8 @@
 """Reads files of questions as they come: rows of columns, from a file, a saved data set or the Hugging Face hub.
 
-Invariant: rows are numbered from 1, in CSV and TSV without the header, in JSON Lines by the line. In place of a row that
-cannot be read stands a ValueError, and the rows after it are read. Not covered: what the columns mean (`question_rows`).
+Invariant: rows are numbered from 1, in CSV and TSV without the header, in JSON Lines by the line. In place of a row
+that cannot be read stands a ValueError, and the rows after it are read. Not covered: what the columns mean
+(`question_rows`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The items of a file of questions.
 
-Invariant: the item of an index is a pure function of (seed, split, task, index) and of the files of the mix. Splits share
-no question, whichever file and task of the mix has it (`same_question`). An item's id carries the row's number and a hash
-of the file, so that it names no other question after the file has changed.
+Invariant: the item of an index is a pure function of (seed, split, task, index) and of the files of the mix. Splits
+share no question, whichever file and task of the mix has it (`same_question`). An item's id carries the row's number and
+a hash of the file, so that it names no other question after the file has changed.
 """
 
 from __future__ import annotations
@@ -116,6 +116,8 @@ class QuestionStream:
             metadata["tolerance"] = self.file.tolerance
         if len(row.answers) > 1:
             metadata["answers"] = list(row.answers)
+        if row.is_number:
+            metadata["answer_is_number"] = True
         if row.options:
             metadata["options"] = list(row.options)
         if row.scorer not in OWN_SCORERS:
@@ -144,28 +146,27 @@ class QuestionStream:
 
 
 def _rows_of_split(task: str, file: QuestionFile, split: Split, files: Mapping[str, QuestionFile]) -> Sequence[Row]:
-    read = read_rows(task, file, split)
+    name_of_file, rows = file.of_split(split), list(read_rows(task, file, split).rows)
     if split is Split.EVAL:
         evaluated = _evaluated(task, file)
-        rows = [row for row in read.rows if same_question(row.question) in evaluated]
-        if not rows:
+        kept = [row for row in rows if same_question(row.question) in evaluated]
+        if not kept:
             raise ConfigError(
-                f"tasks.{task}.file: none of the {len(read.rows)} rows of {file.of_split(split)} falls into the part for "
+                f"tasks.{task}.file: none of the {len(rows)} rows of {name_of_file} falls into the part for "
                 "evaluation; name a file for it as `eval_path`"
             )
-        return rows
-    rows = list(read.rows)
+        return kept
     # Its own comes first: without `eval_path`, it is no news that a part of its rows is set apart.
     for name, other in ({task: file} | dict(files)).items():
         evaluated = _evaluated(name, other)
         kept = [row for row in rows if same_question(row.question) not in evaluated]
         if len(kept) < len(rows) and (name != task or file.sets_apart):
-            _say_shared(task, len(rows) - len(kept), file.of_split(split), other.of_split(Split.EVAL))
+            _say_shared(task, len(rows) - len(kept), name_of_file, other.of_split(Split.EVAL))
         rows = kept
     if not rows:
         raise ConfigError(
-            f"tasks.{task}.file: every question of {file.of_split(split)} is evaluated, so none is left to train on: give the "
-            "mix other questions to evaluate (`eval_path`)"
+            f"tasks.{task}.file: every question of {name_of_file} is evaluated, so none is left to train on: name "
+            "other questions for evaluation (`eval_path`)"
         )
     return rows
 

@@ -158,7 +158,7 @@ def test_a_column_may_name_the_scorer_of_each_row(tmp_path: Path) -> None:
         ("a.jsonl", '{"question": "Q", "answer": []}', {}, r"answer is empty"),
         ("a.jsonl", '{"question": "Q", "answer": [[1]]}', {}, r"but list: a list of right answers has texts"),
         ("a.jsonl", '{"question": "Q", "answer": {"text": ["a"]}}', {}, r"but dict: .* with a dot: answer\.text$"),
-        ("a.jsonl", '{"question": "Q", "reward": {"truth": 1}}', {}, r"only 'question', 'reward', 'reward\.truth': set"),
+        ("a.jsonl", '{"question": "Q", "reward": {"truth": 1}}', {}, r"'question', 'reward', 'reward\.truth': set"),
         ("a.jsonl", '{"question": {"stem": "Q"}, "answer": 1}', {}, r"not a text but dict: .*: question\.stem$"),
         ("a.jsonl", '{"question": ["Q"], "answer": 1}', {}, r"such as question: '\{question\}', which lists"),
         ("a.jsonl", '{"question": 5, "answer": 1}', {}, r"question is not a text but int: put it into a text"),
