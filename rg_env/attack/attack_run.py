@@ -29,7 +29,7 @@ from rg_env.attack.learned import learned_rules
 from rg_env.errors import describe
 from rg_env.output import cell, console, print_text
 from rg_env.scoring import AnswerScore, Scorer, Status
-from rg_env.scoring.parse import canonical
+from rg_env.scoring.formatting import canonical
 from rg_env.tasks import TaskMix, TaskSpec, task_names
 from rg_env.wording import yes_or_no
 

@@ -59,6 +59,16 @@ def file_question(entry: Mapping[str, Any]) -> FileQuestion | str | None:
     return FileQuestion(scorer, metadata["row"], answer)
 
 
+def score_here(question: FileQuestion, answer: str) -> float:
+    """Return the score of an answer by one of our scorers, in this process: for golds and junk, not for responses."""
+    if question.scorer == "math":
+        from rg_env.scoring.math_scorer import math
+
+        return math(answer, question.row)
+    scorers = {"exact": exact, "number": number}
+    return scorers[question.scorer](answer, question.row)
+
+
 class FileScorers:
     """The processes of these functions, which start when they are needed."""
 

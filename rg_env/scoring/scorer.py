@@ -33,7 +33,8 @@ from rg_env.runner.machine import usable_cores, workers_for
 from rg_env.scoring import guard
 from rg_env.scoring.base_score import CHEAP, base_score, cheap_answers
 from rg_env.scoring.expressions import Refusal
-from rg_env.scoring.parse import parse_response, unwrapped
+from rg_env.scoring.formatting import unwrapped
+from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, ScorerConfig, Status, Verdict
 from rg_env.settings import check_fields
 from rg_env.tasks.item import SCORER_KEY

@@ -137,7 +137,7 @@ class AnswerScore:
         detail: one line for people: why the answer was refused or what failed. Empty if `status` is OK, with two
             exceptions: if the scorer raised on a form, that form scores 0.0 and `detail` has the reason; if
             `normalized`, `detail` shows the text that was scored.
-        normalized: the score is that of the answer without formatting, from `rg_env.scoring.parse.unwrapped`, because
+        normalized: the score is that of the answer without formatting (`rg_env.scoring.formatting.unwrapped`), because
             the answer as written scored less.
         baseline: the score of the best cheap policy on the same item, in [0, 1]; 0 if there is none, 1 with
             `partial_credit=none`, where no partial score counts.

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rg_env.scoring import Scorer, Status
-from rg_env.scoring.parse import unwrapped
+from rg_env.scoring.formatting import unwrapped
 
 Item = Callable[..., dict[str, Any]]
 DRESSES = ("{}", "**{}**", "```\n{}\n```", "```text\n{}\n```", "$ {} $", r"\boxed{{{}}}")
