@@ -383,4 +383,9 @@ def _print_scores(summaries: "list[Summary]", as_json: bool) -> None:
     screen = console()
     screen.print(render(summaries, screen.width))
     for summary in summaries:
-        print_line(f"{summary.responses:,} of {counted(summary.planned, 'response')}; dump: {summary.folder}")
+        asked = ""
+        if left_out := (summary.suite or {}).get("left_out"):
+            questions = summary.suite["questions"]
+            asked = f"{questions:,} of {counted(questions + left_out, 'question')} (the others were left out); "
+        responses = f"{summary.responses:,} of {counted(summary.planned, 'response')}"
+        print_line(f"{asked}{responses}; dump: {summary.folder}")

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from rg_env.choices import Split
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, Phase, check_folder, new_run_id, write_manifest
 from rg_env.dump.files import list_files, runs_with_manifest
@@ -40,6 +41,7 @@ from rg_env.rewards import load_reward, set_rewards
 from rg_env.rollout import Origin, Rollout, Stopwatch, group_record
 from rg_env.rollout_log import RolloutLog
 from rg_env.scoring import Verdict, shared_scorer
+from rg_env.scoring.audit import left_out_of_mix
 from rg_env.tasks.questions import hashes_of
 from rg_env.wording import counted
 
@@ -445,6 +447,7 @@ def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
     config, options = job.config, job.options
     sampling = asdict(options.sampling)
     settings = generator_settings(config, samples=job.samples, eval_samples=job.samples, **sampling)
+    split = Split.TRAIN if job.command == "collect" else Split.EVAL
     earlier = read_manifest(Path(config.dump_dir), run_id)  # of the attempt that is resumed, if any
     manifest = {
         "attempt": attempt,
@@ -457,6 +460,7 @@ def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
         "settings": settings,
         "task_mix": config.tasks,
         "question_files": hashes_of(config.tasks, earlier),
+        "questions_left_out": left_out_of_mix(config.tasks, config.scorer, config.format, earlier, splits=[split]),
     }
     # First the writer, which takes the lock of the run: the manifest must not be that of a second process.
     writer = DumpWriter(config.dump_dir, run_id, attempt, config)

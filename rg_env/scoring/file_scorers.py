@@ -6,14 +6,14 @@ come from anywhere, is refused. Every function runs in processes of its own (`gu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rg_env.runner.caller_guarded import Guarded, GuardedScore, guarded
 from rg_env.scoring.numbers import is_close, read_number
 from rg_env.scoring.types import AnswerScore, Status
 from rg_env.tasks.item import SCORER_KEY
-from rg_env.tasks.question_file import OWN_SCORERS, is_allowed
+from rg_env.tasks.question_file import MOST_ANSWERS, OWN_SCORERS, is_allowed
 
 
 def exact(answer: str, row: Mapping[str, Any]) -> float:
@@ -57,6 +57,15 @@ def file_question(entry: Mapping[str, Any]) -> FileQuestion | str | None:
         row = {"answer": answer, "tolerance": metadata.get("tolerance", 0)}
         return FileQuestion(scorer, row, answer)
     return FileQuestion(scorer, metadata["row"], answer)
+
+
+def with_each_answer(question: FileQuestion, entry: Mapping[str, Any]) -> Iterator[FileQuestion]:
+    """Yield the question with each of its right answers, of which a file may have several. For our scorers."""
+    yield question
+    others = entry["metadata"].get("answers")
+    if question.scorer in OWN_SCORERS and isinstance(others, list):
+        for other in others[1:MOST_ANSWERS]:
+            yield question._replace(row={**question.row, "answer": str(other)}, answer=str(other))
 
 
 def score_here(question: FileQuestion, answer: str) -> float:

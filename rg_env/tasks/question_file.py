@@ -17,6 +17,8 @@ from rg_env.errors import ConfigError, did_you_mean, need_number
 from rg_env.modules import import_named
 
 OWN_SCORERS = ("exact", "number", "math")
+MOST_ANSWERS = 100
+"""Right answers of a question, at most."""
 _COLUMN = re.compile(r"\{([^{}]+)\}")
 """A column in a template, by its name."""
 

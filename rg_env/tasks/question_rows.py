@@ -20,14 +20,12 @@ from loguru import logger
 from rg_env.choices import Split
 from rg_env.errors import ConfigError, describe, one_line
 from rg_env.tasks.item import same_question
-from rg_env.tasks.question_file import OWN_SCORERS, QuestionFile, columns_in, fill_in
+from rg_env.tasks.question_file import MOST_ANSWERS, OWN_SCORERS, QuestionFile, columns_in, fill_in
 from rg_env.tasks.question_sources import READERS, Source, load_from_hub, open_file
 from rg_env.wording import counted
 
 _KEPT_READ = 8
 """Files whose rows are kept in memory, for the next data set or command that asks."""
-MOST_ANSWERS = 100
-"""Right answers of a question, at most."""
 _LETTERED = re.compile(r"\(?([A-Z])\s?[).:\]]")
 
 

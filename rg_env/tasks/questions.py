@@ -1,15 +1,15 @@
 """The items of a file of questions.
 
-Invariant: the item of an index is a pure function of (seed, split, task, index) and of the files of the mix. Splits
-share no question, whichever file and task of the mix has it (`same_question`). An item's id carries the row's number and
-a hash of the file, so that it names no other question after the file has changed.
+Invariant: the item of an index is a pure function of (seed, split, task, index), of the files of the mix and of the
+rows that are left out. Splits share no question, whichever file and task of the mix has it (`same_question`). An item's
+id carries the row's number and a hash of the file, so that it names no other question after the file has changed.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from loguru import logger
@@ -33,8 +33,12 @@ class QuestionStream:
         task: the name that the mix gives the file.
         seed: of the order of the rows.
         files: those of the mix, by task: what any of them evaluates is not trained on.
+        left_out: numbers of rows that are not asked (`rg_env.scoring.audit`).
         prompt_length: (task, question) → length of the prompt in tokens; None: any length is accepted.
         max_prompt_length: in tokens.
+
+    Attributes:
+        left_out: how many rows of the split are not asked.
 
     Raises:
         ConfigError: a row is wrong or its prompt is too long, or there is no row for this split.
@@ -48,6 +52,7 @@ class QuestionStream:
         split: Split,
         *,
         files: Mapping[str, QuestionFile] | None = None,
+        left_out: Collection[int] = (),
         prompt_length: Callable[[str, str], int] | None = None,
         max_prompt_length: int | None = None,
     ) -> None:
@@ -55,6 +60,9 @@ class QuestionStream:
         read = read_rows(task, file, split)
         self._mark = read.sha256[:_MARK_DIGITS]
         self.rows = _rows_of_split(task, file, split, files or {})
+        of_split = len(self.rows)
+        self.rows = [row for row in self.rows if row.number not in left_out]
+        self.left_out = of_split - len(self.rows)
         if prompt_length is not None and max_prompt_length is not None:
             self._check_lengths(prompt_length, max_prompt_length)
 
@@ -76,7 +84,7 @@ class QuestionStream:
     def at(self, position: int) -> Item:
         """Return the item of a position in the file's order, counted from 0."""
         row = self.rows[position]
-        entry = {"question": row.question, "answer": row.answer, "metadata": self._metadata(row)}
+        entry = entry_of(self.task, self.file, row)
         split = self.split.value
         item_id = ItemId(self.task, split, seed=0, number=row.number, options=self._mark)
         return Item(
@@ -106,25 +114,6 @@ class QuestionStream:
                 return self.at(position)
         raise ConfigError(f"{parts}: {path} has no row {parts.number} in the {self.split} split")
 
-    def _metadata(self, row: Row) -> dict[str, Any]:
-        metadata: dict[str, Any] = {
-            "source_dataset": self.task,
-            "source_index": row.number,
-            SCORER_KEY: row.scorer,
-        }
-        if row.scorer == "number":
-            metadata["tolerance"] = self.file.tolerance
-        if len(row.answers) > 1:
-            metadata["answers"] = list(row.answers)
-        if row.is_number:
-            metadata["answer_is_number"] = True
-        if row.options:
-            metadata["options"] = list(row.options)
-        if row.scorer not in OWN_SCORERS:
-            # As JSON has it, also in training: the function gets the same from a dump or the server.
-            metadata["row"] = json.loads(json.dumps(row.columns, default=str))
-        return metadata
-
     @functools.lru_cache(maxsize=2)  # noqa: B019  (two lists, for as long as the stream lives)
     def _order(self, turn: int) -> Sequence[int]:
         """Return the places of all rows in the order of a pass."""
@@ -143,6 +132,23 @@ class QuestionStream:
                 f"tasks.{self.task}.file: {self.file.of_split(self.split)}: row {too_long[0].number}: its prompt has "
                 f"{tokens} tokens, more than trainer.max_prompt_length={limit}{more}"
             )
+
+
+def entry_of(task: str, file: QuestionFile, row: Row) -> dict[str, Any]:
+    """Return a row as an entry of Reasoning Gym, with what its scorer needs in the metadata."""
+    metadata: dict[str, Any] = {"source_dataset": task, "source_index": row.number, SCORER_KEY: row.scorer}
+    if row.scorer == "number":
+        metadata["tolerance"] = file.tolerance
+    if len(row.answers) > 1:
+        metadata["answers"] = list(row.answers)
+    if row.is_number:
+        metadata["answer_is_number"] = True
+    if row.options:
+        metadata["options"] = list(row.options)
+    if row.scorer not in OWN_SCORERS:
+        # As JSON has it, also in training: the function gets the same from a dump or the server.
+        metadata["row"] = json.loads(json.dumps(row.columns, default=str))
+    return {"question": row.question, "answer": row.answer, "metadata": metadata}
 
 
 def _rows_of_split(task: str, file: QuestionFile, split: Split, files: Mapping[str, QuestionFile]) -> Sequence[Row]:
