@@ -398,15 +398,15 @@ def _progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 def _say(place: str, scorer: str, audit: Audit) -> None:
     """Say which rows are left out. Raises ConfigError if they are too many."""
     if audit.is_refused:
-        raise ConfigError(f"{place}: {_sentences(audit, scorer)[0]}")
-    for sentence in _sentences(audit, scorer):
+        raise ConfigError(f"{place}: {lines_of(audit, scorer)[0]}")
+    for sentence in lines_of(audit, scorer):
         if audit.is_advice:
             logger.warning("{}: {}; your function decides, so all rows are kept", place, sentence)
         else:
             logger.warning("{}: left out: {}", place, sentence)
 
 
-def _sentences(audit: Audit, scorer: str) -> list[str]:
+def lines_of(audit: Audit, scorer: str) -> list[str]:
     """Return a line for each rule, that with the most rows first: how many, the first rows, and the key to change."""
     by_rule: dict[Rule, list[Fault]] = {}
     for fault in audit.faults:
