@@ -24,7 +24,7 @@ from rg_env.errors import ConfigError, describe, did_you_mean, need_number, one_
 from rg_env.modules import import_named
 from rg_env.wording import counted
 
-OWN_SCORERS = ("exact", "number", "math")
+OWN_SCORERS = ("exact", "number", "math", "choice")
 _KEPT_READ = 8
 """Files whose rows are kept in memory, for the next data set or command that asks."""
 
@@ -37,7 +37,7 @@ class QuestionFile:
         path: JSON Lines, CSV or Parquet.
         eval_path: questions for evaluation; without it, a part of `path`.
         question, answer: names of the columns.
-        scorer: `exact`, `number`, `math`, or a function of (answer, row) as `module.function` or
+        scorer: `exact`, `number`, `math`, `choice`, or a function of (answer, row) as `module.function` or
             `module:function`.
         tolerance: of `number`, relative to the right answer.
     """

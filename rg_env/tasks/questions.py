@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from string import ascii_uppercase
 from typing import Any
 
 from loguru import logger
@@ -74,7 +75,7 @@ class QuestionStream:
     def at(self, position: int) -> Item:
         """Return the item of a position in the file's order, counted from 0."""
         row = self.rows[position]
-        entry = {"question": row.question, "answer": row.answer, "metadata": self._metadata(row)}
+        entry = {"question": row.question, "answer": self._answer(row), "metadata": self._metadata(row)}
         split = self.split.value
         item_id = ItemId(self.task, split, seed=0, number=row.number, options=self._mark)
         return Item(
@@ -104,8 +105,19 @@ class QuestionStream:
                 return self.at(position)
         raise ConfigError(f"{parts}: {path} has no row {parts.number} in the {self.split} split")
 
+    def _answer(self, row: Row) -> str:
+        """Return the right answer; of a choice by its place, from 0, its letter."""
+        value = row.columns.get(self.file.answer)
+        if self.file.scorer == "choice" and isinstance(value, int) and 0 <= value < len(ascii_uppercase):
+            return ascii_uppercase[value]
+        return row.answer
+
     def _metadata(self, row: Row) -> dict[str, Any]:
         metadata = {"source_dataset": self.task, "source_index": row.number, SCORER_KEY: self.file.scorer}
+        if self.file.scorer == "exact" and isinstance(row.columns.get(self.file.answer), (int, float)):
+            metadata["answer_is_number"] = True  # 27.0 and 27 are the same then
+        if self.file.scorer == "choice":
+            metadata["options"] = row.columns.get("options", row.columns.get("choices"))
         if self.file.scorer == "number":
             metadata["tolerance"] = self.file.tolerance
         if self.file.scorer not in OWN_SCORERS:
