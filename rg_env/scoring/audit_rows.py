@@ -111,7 +111,7 @@ def junk_for(row: Row, others: Sequence[str]) -> tuple[str, ...]:
     """
     right = {meaning(answer) for answer in row.answers}
     # An option may be right, whatever its letter: which one is, only the scorer knows.
-    right.update(meaning(option) for option in row.options)
+    right.update(meaning(option) for option in row.options.values())
     junk = [text for text in (*JUNK, _without_last_letter(row.answer)) if text and meaning(text) not in right]
     if row.scorer == "choice":
         junk = [text for text in junk if text not in row.question]

@@ -6,31 +6,48 @@ Invariant: time is linear in the length of the text.
 from __future__ import annotations
 
 import re
+import unicodedata
 from fractions import Fraction
 
-_MOST_LAYERS = 4
-"""`**$\\boxed{7}$**` has three."""
+_MOST_LAYERS = 6
+"""`**$\\boxed{\\text{7}}.$**` has five."""
 _FENCE = re.compile(r"```(?:text|plaintext|plain|txt|json|python|latex|math|markdown)?[ \t]*\r?\n", re.IGNORECASE)
+# `$$` before `$`, which it begins with.
+_MARKS = (("$$", "$$"), ("$", "$"), ("**", "**"), ("`", "`"), (r"\[", r"\]"), (r"\(", r"\)"))
+_COMMAND = re.compile(r"\\(?:boxed|fbox|text|textbf|textit|textrm|mathrm|mathbf|mbox)\s?(?=\{)")
+_ENVIRONMENT = re.compile(r"\\begin\{((?:align|aligned|equation|gather|gathered)\*?)\}")
+_UNSEEN = re.compile("[\u200b\u200c\u200d\u2060\ufeff]")
+_SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,1000}(?:\.[0-9]{0,1000})?|\.[0-9]{1,1000})")
 _AROUND_SIGNS = re.compile(r"\s*([][(){},;:])\s*")
 
 
 def unwrapped(answer: str) -> str:
-    r"""Return the answer without `\boxed{}`, `$…$`, `**…**` or a code fence around it; the same text if there is none.
+    r"""Return the answer without the formatting around it, its characters in one form; itself if nothing is left.
 
-    No word and no number is removed: a text that gives two answers, such as `9 \boxed{7}`, stays as it is.
+    Formatting is `\boxed{}`, `\text{}`, `$…$`, `\(…\)`, `\[…\]`, `**…**`, backticks, a code fence, an environment of
+    one line, and a final period. No word and no number is removed: a text that gives two answers, such as
+    `9 \boxed{7}`, stays as it is.
 
-    >>> unwrapped(r"**$\boxed{7}$**"), unwrapped("```\n7\n```"), unwrapped("**7** or **9**")
+    >>> unwrapped(r"**$\boxed{7}$**."), unwrapped("```\n7\n```"), unwrapped("**7** or **9**")
     ('7', '7', '**7** or **9**')
     """
-    text = answer.strip()
+    text = in_one_form(answer).strip()
     # A bound, since each layer takes time by the length of the text.
     for _ in range(_MOST_LAYERS):
         inner = _without_layer(text).strip()
         if not inner or inner == text:
             break
-        answer = text = inner
-    return answer
+        text = inner
+    return text or answer
+
+
+def in_one_form(text: str) -> str:
+    """Return a text with composed characters (NFC), line feeds, and plain spaces, without characters of no width."""
+    if text.isascii():
+        return text.replace("\r\n", "\n")
+    text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
+    return _SPACES.sub(" ", _UNSEEN.sub("", text))
 
 
 def _without_layer(text: str) -> str:
@@ -38,13 +55,23 @@ def _without_layer(text: str) -> str:
     fence = _FENCE.match(text)
     if fence and text.find("```", fence.end()) == len(text) - 3:
         return text[fence.end() : -3]
-    # `$$` before `$`, which it begins with.
-    for mark in ("$$", "$", "**"):
-        inner = text[len(mark) : -len(mark)]
-        if text.startswith(mark) and text.endswith(mark) and inner and mark not in inner:
+    for opening, closing in _MARKS:
+        inner = text[len(opening) : -len(closing)]
+        is_around = text.startswith(opening) and text.endswith(closing)
+        if is_around and inner and opening not in inner and closing not in inner:
             return inner
-    if text.startswith(r"\boxed{") and closing_brace(text, len(r"\boxed")) == len(text) - 1:
-        return text[len(r"\boxed{") : -1]
+    command = _COMMAND.match(text)
+    if command and closing_brace(text, command.end()) == len(text) - 1:
+        return text[command.end() + 1 : -1]
+    environment = _ENVIRONMENT.match(text)
+    if environment:
+        end = rf"\end{{{environment[1]}}}"
+        inner = text[environment.end() : -len(end)]
+        if text.endswith(end) and r"\\" not in inner and r"\end" not in inner:
+            return inner
+    # Not of an ellipsis.
+    if text.endswith(".") and not text.endswith(".."):
+        return text[:-1]
     return text
 
 

@@ -16,7 +16,7 @@ from rg_env.choices import Split
 from rg_env.errors import ConfigError, did_you_mean, need_number
 from rg_env.modules import import_named
 
-OWN_SCORERS = ("exact", "number", "math")
+OWN_SCORERS = ("exact", "number", "math", "choice")
 MOST_ANSWERS = 100
 """Right answers of a question, at most."""
 _COLUMN = re.compile(r"\{([^{}]+)\}")
@@ -52,8 +52,8 @@ class QuestionFile:
         question: the name of a column, or a text with columns in braces: `"{Body} {Question}"`.
         answer: the name of a column. A list is several right answers.
         answer_after: the answer is what stands behind the last such text: `"####"`.
-        scorer: `exact`, `number`, `math`, a function of (answer, row) as `module.function` or `module:function`, or a
-            column in braces that names one of the first three for each row.
+        scorer: `exact`, `number`, `math`, `choice`, a function of (answer, row) as `module.function` or
+            `module:function`, or a column in braces that names one of the first four for each row.
         tolerance: of `number`, relative to the right answer.
     """
 

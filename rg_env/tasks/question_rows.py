@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import ascii_uppercase
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from loguru import logger
@@ -38,7 +39,7 @@ class Row(NamedTuple):
         columns: all of them, as they were read.
         scorer: who scores it.
         answers: all that are right, as texts.
-        options: those that the question lists, without their letters.
+        options: those that the question lists, by letter.
         is_number, is_float: whether the file has the answer as a number, and as a floating-point number.
     """
 
@@ -48,7 +49,7 @@ class Row(NamedTuple):
     columns: Mapping[str, Any]
     scorer: str
     answers: tuple[str, ...]
-    options: tuple[str, ...] = ()
+    options: Mapping[str, str] = MappingProxyType({})
     is_number: bool = False
     is_float: bool = False
 
@@ -178,8 +179,25 @@ def _row_of(number: int, columns: object, file: QuestionFile) -> Row:
         if not text.isascii():
             text.encode()  # raises for half of a surrogate pair, which no tokenizer takes
     scorer = _scorer(columns, file)
+    if scorer == "choice":
+        _need_options(question, options, columns)
+        if isinstance(value, int) and 0 <= value < len(ascii_uppercase):  # the option's place
+            answers = (ascii_uppercase[value],)
     is_number = isinstance(value, (int, float))
     return Row(number, question, answers[0], columns, scorer, answers, options, is_number, isinstance(value, float))
+
+
+def _need_options(question: str, options: Mapping[str, str], columns: Mapping[str, Any]) -> None:
+    """Refuse a question that asks for one of several options and does not show them."""
+    in_column = listed_options(columns)
+    if isinstance(in_column, list) and not options and not any(str(option) in question for option in in_column):
+        name = "options" if "options" in columns else "choices"
+        raise ValueError(f"the question does not list its options: set question: '{{question}}\\n{{{name}}}'")
+
+
+def listed_options(columns: Mapping[str, Any]) -> Any:
+    """Return what a row has in a column of options that no template names."""
+    return columns.get("options", columns.get("choices"))
 
 
 def _value(columns: Mapping[Any, Any], name: str, setting: str) -> Any:
@@ -196,10 +214,10 @@ def _value(columns: Mapping[Any, Any], name: str, setting: str) -> Any:
     return value
 
 
-def _question(columns: Mapping[str, Any], template: str) -> tuple[str, tuple[str, ...]]:
+def _question(columns: Mapping[str, Any], template: str) -> tuple[str, dict[str, str]]:
     """Return the text of the question, and the options that it lists."""
     names = columns_in(template)
-    options: tuple[str, ...] = ()
+    options: dict[str, str] = {}
     if not names:
         value = _value(columns, template, "question")
         text = _last_of("user", template, value) if _is_chat(value) else _need_text(template, value)
@@ -233,8 +251,8 @@ def _plain(text: str) -> str:
     return text.replace("\r\n", "\n").strip()
 
 
-def _listed(name: str, value: Any) -> tuple[tuple[str, ...], str]:
-    """Return options, and how the question lists them: "A) …" in a line each, unless they have letters already."""
+def _listed(name: str, value: Any) -> tuple[dict[str, str], str]:
+    """Return options by letter, and their list in the question: "A) …" in a line each, unless they have letters."""
     labels: Sequence[str] = ascii_uppercase
     if isinstance(value, Mapping):
         # As ARC has them: {"text": […], "label": […]}; or by letter: {"A": …}.
@@ -250,10 +268,10 @@ def _listed(name: str, value: Any) -> tuple[tuple[str, ...], str]:
         raise ValueError(f"{name} has {len(texts)} options, and there are {len(labels)} letters")
     letters = [_LETTERED.match(text) for text in texts]
     if all(match and match[1] == letter for match, letter in zip(letters, ascii_uppercase, strict=False)):
-        bare = tuple(_LETTERED.sub("", text, count=1).strip() for text in texts)
-        return bare, "\n".join(texts)
-    lines = [f"{label}) {text}" for label, text in zip(labels, texts, strict=False)]
-    return tuple(texts), "\n".join(lines)
+        bare = [_LETTERED.sub("", text, count=1).strip() for text in texts]
+        return dict(zip(ascii_uppercase, bare, strict=False)), "\n".join(texts)
+    options = dict(zip(map(str, labels), texts, strict=False))
+    return options, "\n".join(f"{label}) {text}" for label, text in options.items())
 
 
 def _answers(value: Any, file: QuestionFile) -> tuple[str, ...]:

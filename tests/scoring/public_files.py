@@ -7,6 +7,7 @@ import csv
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 from rg_env.scoring.formatting import unwrapped
@@ -68,6 +69,8 @@ def questions(path: Path) -> Iterator[Question]:
         if "choices" in row or "options" in row:
             metadata["options"] = row.get("choices") or row.get("options")
         gold = str(answer).rpartition("#### ")[2]
+        if scorer == "choice" and isinstance(answer, int):  # its place; the items of a file have the letter
+            gold = ascii_uppercase[answer]
         yield Question(scorer, gold, metadata, str(row.get("input", "")))
 
 

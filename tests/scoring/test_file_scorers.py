@@ -27,9 +27,9 @@ def entry(scorer: str, answer: str, **metadata: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "right", "scores"),
     [
-        ("exact", "Paris ", {"Paris": 1, " Paris\n": 1, "paris": 0, "Paris.": 0}),
+        ("exact", "Paris ", {"Paris": 1, " Paris\n": 1, "paris": 0, "Paris.": 1}),
         ("number", "1,000", {"1000": 1, "1e3": 1, "1000.0005": 1, "1000.1": 0, "one thousand": 0, "1/0": 0}),
-        ("number", "0.5", {"1/2": 1, ".5": 1, "0.5 m": 0, "1e-999999999": 0}),
+        ("number", "0.5", {"1/2": 1, ".5": 1, "0.5 m": 1, "0.5x": 0, "1e-999999999": 0}),
         ("math", "\\frac{1}{2}", {"0.5": 1, "1/2": 1, "2": 0, "": 0}),
     ],
 )

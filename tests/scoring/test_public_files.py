@@ -16,7 +16,6 @@ def paid(question: Question, answer: str) -> bool:
     return score_here(asked, answer) == 1
 
 
-@pytest.mark.xfail(strict=True, raises=(AssertionError, KeyError))
 @pytest.mark.parametrize("name", SCORERS)
 def test_spellings_are_paid_and_junk_is_not(name: str) -> None:
     if SCORERS[name][0] == "math":

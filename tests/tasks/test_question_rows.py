@@ -125,10 +125,10 @@ LISTED = "Which?\nA) one\nB) two"
 def test_a_list_of_options_is_listed_with_letters(options: Any, tmp_path: Path) -> None:
     columns = {"question": "Which?", "options": options, "answer": "B"}
     row = row_of(tmp_path, columns, question="{question}\n{options}")
-    assert (row.question, row.options) == (LISTED, ("one", "two"))
-    entry = QuestionStream("mine", QuestionFile(str(tmp_path / "one.jsonl"), question="{question}\n{options}"), 0,
-                           split_of_row(LISTED)).at(0).entry  # fmt: skip
-    assert entry["metadata"]["options"] == ["one", "two"]
+    assert (row.question, row.options) == (LISTED, {"A": "one", "B": "two"})
+    file = QuestionFile(str(tmp_path / "one.jsonl"), question="{question}\n{options}", scorer="choice")
+    entry = QuestionStream("mine", file, 0, split_of_row(LISTED)).at(0).entry
+    assert entry["metadata"]["options"] == {"A": "one", "B": "two"}
 
 
 def test_a_column_may_name_the_scorer_of_each_row(tmp_path: Path) -> None:
@@ -169,6 +169,8 @@ def test_a_column_may_name_the_scorer_of_each_row(tmp_path: Path) -> None:
          {"question": "prompt"}, r"a part of the kind image; only texts can be asked"),
         ("a.jsonl", '{"prompt": [{"from": "human", "value": "Q"}], "answer": 1}', {"question": "prompt"},
          r"a conversation must be a list of \{role, content\}"),
+        ("a.jsonl", '{"question": "Q", "options": ["a", "b"], "answer": 1}', {"scorer": "choice"},
+         r"does not list its options: set question: '\{question\}\\n\{options\}'"),
         ("a.jsonl", '{"question": "Q", "answer": 1}', {"question": "{question} {options}"}, r"no column 'options'"),
     ],
 )  # fmt: skip
