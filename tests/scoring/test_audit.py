@@ -99,7 +99,11 @@ def test_a_row_that_pays_junk_is_left_out_and_named(
     ("answers", "settings", "message"),
     [
         (["2 + 2 = 4\n#### 4"] * 20, {}, r"20 of 20 rows contains ####, .* row 1 \('2 \+ 2 = 4.*set answer_after"),
-        ([2.0, 3.0, 4.5] * 10, {}, r"20 of 30 rows is not paid in another spelling, .*\('2'\).*: set scorer: number"),
+        (
+            ["2.0", "3.0", "4.5"] * 10,
+            {},
+            r"20 of 30 rows is not paid in another spelling, .*\('2'\).*: set scorer: number",
+        ),
         ([*range(2, 20), "so seven", "so two"], {"scorer": "number"}, r"2 of 20 rows is not paid by its own scorer"),
     ],
 )
