@@ -19,6 +19,8 @@ _ENVIRONMENT = re.compile(r"\\begin\{((?:align|aligned|equation|gather|gathered)
 _UNSEEN = re.compile("[\u200b\u200c\u200d\u2060\ufeff]")
 _SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,1000}(?:\.[0-9]{0,1000})?|\.[0-9]{1,1000})")
+_BRACE = re.compile(r"\\boxed\{|\\[{}]|[{}]")  # a brace after a backslash is a sign of a set
+_DEPTH = {r"\boxed{": 1, "{": 1, "}": -1}
 _AROUND_SIGNS = re.compile(r"\s*([][(){},;:])\s*")
 
 
@@ -78,11 +80,29 @@ def _without_layer(text: str) -> str:
 def closing_brace(text: str, opening: int) -> int:
     """Return where the brace opened at `opening` is closed; −1 if nowhere."""
     depth = 0
-    for match in re.finditer(r"[{}]", text[opening:]):
-        depth += 1 if match[0] == "{" else -1
+    for match in _BRACE.finditer(text, opening):
+        depth += _DEPTH.get(match[0], 0)
         if depth == 0:
-            return opening + match.start()
+            return match.start()
     return -1
+
+
+def last_boxed(text: str) -> str | None:
+    r"""Return what the last closed `\boxed{…}` of a text holds; None if there is none.
+
+    >>> last_boxed(r"\boxed{1}, no: $\boxed{\frac{1}{2}}$, \boxed{")
+    '\\frac{1}{2}'
+    """
+    found = None
+    opened: list[re.Match[str]] = []
+    for match in _BRACE.finditer(text):
+        if match[0] == "}" and opened:
+            opening = opened.pop()
+            if opening[0] != "{":
+                found = text[opening.end() : match.start()]
+        elif match[0].endswith("{") and match[0] != r"\{":
+            opened.append(match)
+    return found
 
 
 def canonical(answer: str) -> str:

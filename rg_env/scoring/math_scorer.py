@@ -59,6 +59,7 @@ _COMMANDS = {
 _SIGNS = str.maketrans({sign: rf"\{command} " for sign, command in _COMMANDS.items()})
 _ENVIRONMENT = re.compile(r"\\begin\{(\w+)\}.*?\\end\{\1\}", re.DOTALL)
 _ROOT = re.compile(r"\\?sqrt ?(?:\(([^()]*)\)|([0-9a-zA-Z]))")
+_NEGATION = re.compile(r"\b(?:not|never|no|cannot)\b|n't\b|\\neg", re.IGNORECASE)
 _PI = re.compile(r"(?<![A-Za-z\\])pi(?![A-Za-z])")
 _TWO_NUMBERS = re.compile(r"(?<![_^.0-9])[0-9.]+\s+[0-9]")
 _WORDS = re.compile(r"[^\W\d_][^\W\d_ ,'’.-]*(?:[ ,'’.-]+[^\W\d_]+)*", re.ASCII)
@@ -103,7 +104,8 @@ def _read(text: str) -> tuple[Any, Unit | None] | None:
         return _as_sympy(quantity.value), quantity.unit
     text = ascii_signs(text.translate(_SIGNS))
     outside = _ENVIRONMENT.sub("", text)
-    if "\n" in outside or _TWO_NUMBERS.search(outside):
+    # Two answers, or none.
+    if "\n" in outside or _TWO_NUMBERS.search(outside) or _NEGATION.search(outside):
         return None
     if outside == text:
         text = text.replace("&", "")
@@ -179,14 +181,15 @@ def _is_written_the_same(right: Any, given: Any) -> bool:
 
 
 def _is_honest(equation: Any) -> bool:
-    """Return whether the numbers in an equation, or in a chain of them, are the same number, unlike in `3=5`."""
+    """Return whether the numbers in an equation, or in a chain of them, are one number in different forms, unlike in
+    `3=5` and `5=5`."""
     if isinstance(equation, sympy.Eq):
         equations = [equation]
     else:
         equations = list(equation._unsorted_args)
     last = equations[-1].rhs
     numbers = [part.lhs for part in equations if not _symbols(part.lhs)]
-    return all(_is_same(last, number) for number in numbers)
+    return all(number != last and _is_same(last, number) for number in numbers)
 
 
 def _symbols(value: Any) -> set[Any]:

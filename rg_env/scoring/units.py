@@ -96,7 +96,7 @@ def read_unit(text: str) -> Unit | None:
         text, is_attached = text[1:-1], False
     plain = _POWER.sub(r"^\1", _DEGREE.sub("°", _IN_TEXT.sub(r" \1 ", text)))
     in_text = bool(_IN_TEXT.search(text))
-    words = _split(" ".join(plain.split()))
+    words = _split(" ".join(plain.split()).replace(" ^", "^"))
     if not words:
         return None
     short = _shorten(words)
