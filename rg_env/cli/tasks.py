@@ -47,7 +47,7 @@ def tasks(
     imports: Imports = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List the tasks of Reasoning Gym, the levels of one, or what is wrong with the answers of your own questions.
+    """List the tasks of Reasoning Gym or the levels of one, or try the answers of your own questions.
 
     With a recipe, exit code 1 if rows of its files are left out.
 
