@@ -39,7 +39,7 @@ from rg_env.attack.attacks import POLICIES, after_colon, attacks, block_of, numb
 from rg_env.attack.learned import counts_of, learned_rules
 from rg_env.scoring import Scorer
 from rg_env.scoring.base_score import CHEAP
-from rg_env.scoring.parse import canonical
+from rg_env.scoring.formatting import canonical
 from rg_env.scoring.upstream import FormScore, make_scorer
 from rg_env.tasks import hash64, task_names
 from rg_env.tasks.levels import base_options, scale_of, why_cut

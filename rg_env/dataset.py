@@ -29,6 +29,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError, need, need_number
 from rg_env.output import console
 from rg_env.prompts import Message, Prompts
+from rg_env.scoring.types import ScorerConfig
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, TaskSpec, encode_entry, hash64
 from rg_env.tasks.item import ENV_CLASS, ItemId, options_mark
 from rg_env.tasks.levels import Scale, base_options, scale_of
@@ -63,7 +64,7 @@ def prompt_options(config: RGDumpConfig, **limits: Any) -> dict[str, Any]:
     Args:
         limits: `tokenizer`, `max_prompt_length` and `chat_template_kwargs`, where prompts have a limit.
     """
-    names = ("complexity", "system_prompt", "worked_examples", "format")
+    names = ("complexity", "system_prompt", "worked_examples", "format", "scorer")
     return {name: getattr(config, name) for name in names} | limits
 
 
@@ -95,7 +96,7 @@ class ItemSource:
     """Makes items of the tasks of a mix. An item is a pure function of the arguments, its task, complexity and number.
 
     Args:
-        tasks, seed, split, complexity, progress: as in `ReasoningGymDataset`.
+        tasks, seed, split, complexity, progress, scorer: as in `ReasoningGymDataset`.
 
     Attributes:
         mix: the requested mix without the tasks that cannot be used.
@@ -109,6 +110,7 @@ class ItemSource:
         complexity: Complexity,
         prompts: Prompts,
         progress: Progress = no_progress,
+        scorer: ScorerConfig | None = None,
     ) -> None:
         need_number("seed", seed, whole=True, at_least=0, below=2**63)
         need(split in list(Split), "split", split, "must be train or eval")
@@ -117,6 +119,7 @@ class ItemSource:
         self._questions: dict[str, QuestionStream] = {}
         self._said: set[ItemStream] = set()
         mix = TaskMix.parse(tasks)
+        self._files, self._scorer = mix.files, scorer
         # Before the tasks are tried, which draws items at their levels.
         self._scales = scales_of(mix, complexity)
         self.mix = mix.keep(lambda task: next(self.usable(task)), progress)
@@ -178,9 +181,13 @@ class ItemSource:
         """Return the questions of a task's file. Raises ConfigError: a row is wrong, or none is for this split."""
         assert task.file is not None
         if task.name not in self._questions:
-            limits: dict[str, Any] = {}
+            # Imported here: most mixes have no files.
+            from rg_env.scoring.audit import left_out
+
+            numbers = left_out(task.name, task.file, self.split, self._scorer, self.prompts.format)
+            limits: dict[str, Any] = {"files": self._files, "left_out": numbers}
             if self.prompts.max_length is not None:
-                limits = {"prompt_length": self.prompts.length, "max_prompt_length": self.prompts.max_length}
+                limits |= {"prompt_length": self.prompts.length, "max_prompt_length": self.prompts.max_length}
             stream = QuestionStream(task.name, task.file, self.seed, self.split, **limits)
             self._questions.setdefault(task.name, stream)
         return self._questions[task.name]
@@ -309,6 +316,7 @@ class ReasoningGymDataset(Rows):
         complexity: None: the tasks' default options. A number in [0, 1]: all items have this complexity. `random`:
             every row has a random one. A task without levels always has its default options.
         progress: told how many tasks have been tried, and of how many.
+        scorer: the settings that the answers of files of questions are tried with (`rg_env.scoring.audit`).
         prompt: arguments of `rg_env.prompts.Prompts`: `system_prompt`, `worked_examples`, `format`, `tokenizer`,
             `max_prompt_length`, `chat_template_kwargs`. A task whose prompts are all too long is left out of the mix.
 
@@ -325,12 +333,13 @@ class ReasoningGymDataset(Rows):
         *,
         complexity: Complexity = None,
         progress: Progress = no_progress,
+        scorer: ScorerConfig | None = None,
         **prompt: Any,
     ) -> None:
         need_number("size", size, whole=True, at_least=1, below=2**63)
         self._size = size
         self.prompts = Prompts(**prompt)
-        self._source = ItemSource(tasks, seed, split, complexity, self.prompts, progress)
+        self._source = ItemSource(tasks, seed, split, complexity, self.prompts, progress, scorer)
         self.mix = self._source.mix
         """The requested task mix without the tasks that cannot be used."""
 
@@ -390,7 +399,7 @@ class EvalSet(Rows):
     whoever asks for them waits, and gets what making them has raised.
 
     Args:
-        tasks, seed, prompt: as in `ReasoningGymDataset`.
+        tasks, seed, scorer, prompt: as in `ReasoningGymDataset`.
         samples_per_task: at least 1. Questions are distinct until a task runs out of them.
         complexity: None: the tasks' default options. A number in [0, 1]: all items have this complexity. `random`: the
             items of a task have the `FIXED_COMPLEXITIES` in turn, without those at which it has no items.
@@ -407,6 +416,7 @@ class EvalSet(Rows):
         samples_per_task: int = 5,
         *,
         complexity: Complexity = None,
+        scorer: ScorerConfig | None = None,
         **prompt: Any,
     ) -> None:
         # What only drawing finds out, such as a wrong seed or complexity, is raised when somebody asks for an item.
@@ -415,7 +425,9 @@ class EvalSet(Rows):
         self._made: Future[Sequence[Item]] = Future()
         self.progress = ""
         """How far making the items is, for people."""
-        arguments = (TaskMix.parse(tasks), seed, samples_per_task, complexity)
+        self.left_out = 0
+        """How many more questions of files the set would have, if none were left out. Known when the items are made."""
+        arguments = (TaskMix.parse(tasks), seed, samples_per_task, complexity, scorer)
         threading.Thread(target=self._make, args=arguments, name="rg-eval-set", daemon=True).start()
 
     @classmethod
@@ -442,12 +454,15 @@ class EvalSet(Rows):
     def _note_tasks(self, done: int, total: int) -> None:
         self.progress = f"{done} of {total} tasks tried"
 
-    def _make(self, mix: TaskMix, seed: int, samples_per_task: int, complexity: Complexity) -> None:
+    def _make(
+        self, mix: TaskMix, seed: int, samples_per_task: int, complexity: Complexity, scorer: ScorerConfig | None
+    ) -> None:
         try:
-            source = ItemSource(mix, seed, "eval", complexity, self.prompts, self._note_tasks)
+            source = ItemSource(mix, seed, "eval", complexity, self.prompts, self._note_tasks, scorer)
             # One of each task in turn, so that a larger set begins with a smaller one.
             fixed = [_fixed_items(source, task, samples_per_task) for task in source.mix.tasks]
             total = sum(len(of_task) for of_task in fixed)
+            self.left_out = sum(of_task.left_out for of_task in fixed)
             items: list[Item] = []
             for number in range(max(map(len, fixed))):
                 for of_task in fixed:
@@ -471,9 +486,11 @@ class _FixedQuestions:
 
     def __init__(self, questions: QuestionStream, samples: int) -> None:
         self._questions = questions
-        self._count = len(questions)
-        if questions.file.eval_path is None:
-            self._count = min(samples, len(questions))
+        wanted = len(questions) + questions.left_out
+        if not questions.file.sets_apart:
+            wanted = min(samples, wanted)
+        self._count = min(wanted, len(questions))
+        self.left_out = wanted - self._count
 
     def __len__(self) -> int:
         return self._count
@@ -485,6 +502,8 @@ class _FixedQuestions:
 
 class _FixedItems:
     """The items of one task of the fixed evaluation set. A question that came before is skipped by its number."""
+
+    left_out = 0
 
     def __init__(self, source: ItemSource, task: TaskSpec, samples: int) -> None:
         self._source, self._task, self._samples = source, task, samples

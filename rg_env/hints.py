@@ -17,6 +17,21 @@ from rg_env.errors import did_you_mean, one_line
 if TYPE_CHECKING:
     import polars as pl
 
+_COLUMNS_SHOWN = 12
+_OTHER_KINDS = {
+    ".xlsx": "save the sheet as .csv",
+    ".xls": "save the sheet as .csv",
+    ".ods": "save the sheet as .csv",
+    ".arrow": "name the folder that `datasets` saved, not a file in it",
+    ".txt": 'write a line {"question": …, "answer": …} for each question, and name it .jsonl',
+    ".yaml": "write it as .json",
+    ".yml": "write it as .json",
+    ".zip": "unpack it",
+    ".zst": "unpack it",
+    ".bz2": "unpack it, or compress it as .gz",
+    ".xz": "unpack it, or compress it as .gz",
+}
+"""How a file of questions is made of a file of another kind."""
 _INDENTATION = {
     "'\\t' that cannot start any token": "indent with spaces, not tabs",
     "expected <block end>": "lines of one group begin in the same column",
@@ -87,13 +102,49 @@ def loose_words(
 _EXAMPLE = ", such as trainer.max_training_steps=10"
 
 
-def missing_column(setting: str, column: str, columns: Iterable[object]) -> str:
-    """Say what to mend where a file of questions has no such column."""
+def missing_column(setting: str, column: str, columns: Mapping[object, object]) -> str:
+    """Say what to change where a file of questions has no such column."""
     names = [str(name) for name in columns]
     # Spreadsheets write these where the comma is the decimal point.
     if len(names) == 1 and (signs := {";", "\t"} & set(names[0])):
-        return f"has one column, {names[0]!r}: save the file with commas in place of {signs.pop()!r}"
-    return f"has no column {column!r}, only {', '.join(names)}: set `{setting}` to the one that is meant"
+        return f"has one column, {names[0]!r}: save the file with commas in place of {signs.pop()!r}, or tabs as .tsv"
+    spaced = [name for name in names if name.strip() == column]
+    if spaced:
+        return f"has no column {column!r}, but {spaced[0]!r}: remove the space from the column's name"
+    inner = []
+    for name, value in columns.items():
+        if isinstance(value, Mapping):
+            inner += [f"{name}.{key}" for key in value]
+    shown = ", ".join(map(repr, [*names, *inner][:_COLUMNS_SHOWN]))
+    return f"has no column {column!r}, only {shown}: set `{setting}` to the one that is meant"
+
+
+def other_kind(path: Path) -> str:
+    """Say how to make a file of questions of a file of another kind."""
+    way = _OTHER_KINDS.get(path.suffix.lower(), "")
+    return way and f"; {way}"
+
+
+def no_question(name: str, value: object) -> str:
+    """Say how a column is asked that is no text."""
+    if isinstance(value, Mapping):
+        return f": name one of its keys with a dot: {', '.join(f'{name}.{key}' for key in value)}"
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        return ": a conversation must be a list of {role, content}"
+    if isinstance(value, list):
+        return f": put it into a text, such as question: '{{{name}}}', which lists its items as options"
+    return f": put it into a text, such as question: 'What is {{{name}}}?'"
+
+
+def no_answer(name: str, value: object) -> str:
+    """Say how a column becomes an answer that is no text and no number."""
+    if isinstance(value, Mapping):
+        return f": name one of its keys with a dot: {', '.join(f'{name}.{key}' for key in value)}"
+    if isinstance(value, bool):
+        return ": write the word that the question asks for, such as 'yes' and 'no', into a column of texts"
+    if isinstance(value, list):
+        return ": a list of right answers has texts or numbers, and no lists"
+    return ": save the column as texts, written as the question asks for it"
 
 
 def what_there_is(frames: Iterable[pl.DataFrame]) -> str:

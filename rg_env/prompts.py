@@ -111,7 +111,7 @@ class Prompts:
                 raise ConfigError(f"max_prompt_length={max_prompt_length} needs a tokenizer to count the tokens")
         _check_worked_examples(worked_examples, format)
         self._worked_examples, self._system_prompt = worked_examples, resolve_system_prompt(system_prompt)
-        self._tokenizer, self.max_length = tokenizer, max_prompt_length
+        self._tokenizer, self.max_length, self.format = tokenizer, max_prompt_length, format
         self._chat_template_kwargs = dict(chat_template_kwargs or {})
 
     def messages(self, task: str, question: str) -> list[Message]:

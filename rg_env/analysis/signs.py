@@ -21,7 +21,7 @@ from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.schema import answered
 from rg_env.scoring import parse_response
-from rg_env.scoring.parse import canonical
+from rg_env.scoring.formatting import canonical
 from rg_env.scoring.scorer import reference_answer
 from rg_env.symptoms import CANARIES, CANARY_FAILURES, Steps, find_collapse, read_steps
 

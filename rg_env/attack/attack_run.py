@@ -14,6 +14,7 @@ Invariant: no attack reaches the calling process.
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,9 +28,10 @@ from rg_env.attack.attacked_items import Entry, draw_entries
 from rg_env.attack.attacks import Attack, attacks
 from rg_env.attack.learned import learned_rules
 from rg_env.errors import describe
-from rg_env.output import cell, console, print_text
+from rg_env.output import cell, console, print_error, print_text
 from rg_env.scoring import AnswerScore, Scorer, Status
-from rg_env.scoring.parse import canonical
+from rg_env.scoring.audit_rows import JUNK
+from rg_env.scoring.formatting import canonical
 from rg_env.tasks import TaskMix, TaskSpec, task_names
 from rg_env.wording import yes_or_no
 
@@ -37,6 +39,8 @@ FREE_REWARD = 0.3
 FULLY_RIGHT = 1 - 1e-9
 _DEADLINE = 1.0
 """CPU seconds per answer."""
+_SAID_EVERY = 10.0
+"""Seconds."""
 _OTHERS = 40
 """Items whose answers the attacks may know, at most."""
 _LEARNED = 400
@@ -104,6 +108,7 @@ def attack_tasks(
     tasks: str | None = None,
     items: int = 20,
     progress: Callable[[str, int, int], None] = lambda task, done, total: None,
+    advance: Callable[[str, int, int], None] = lambda task, done, total: None,
 ) -> list[AttackedTask]:
     """Attack the scorers.
 
@@ -111,6 +116,7 @@ def attack_tasks(
         tasks: a task mix; None: every task, including those outside the default mix, which then do not count.
         items: per task, at least 1.
         progress: called before each task with its name, its number and the number of tasks.
+        advance: called before each attack with the task's name, the attack's number and the number of attacks.
 
     Raises:
         ConfigError: the mix is invalid.
@@ -129,7 +135,7 @@ def attack_tasks(
             progress(task.name, number, len(specs))
             # A scorer for each task, so that no task suffers from what another's answers did.
             with Scorer(workers=1, timeout=_DEADLINE) as scorer:
-                attacked.append(_attack(task, task.name in counted, items, scorer, f"{folder}/canary"))
+                attacked.append(_attack(task, task.name in counted, items, scorer, f"{folder}/canary", advance))
     return attacked
 
 
@@ -161,7 +167,14 @@ def _learned_hits(entries: Sequence[Entry], limit: float) -> tuple[list[Hit], Hi
     return hits, best
 
 
-def _attack(spec: TaskSpec, counts: bool, items: int, scorer: Scorer, canary: str) -> AttackedTask:
+def _attack(
+    spec: TaskSpec,
+    counts: bool,
+    items: int,
+    scorer: Scorer,
+    canary: str,
+    advance: Callable[[str, int, int], None],
+) -> AttackedTask:
     task = spec.name
     try:
         # Drawn once for all: the attacked items, those whose answers are known, and those that rules learn from.
@@ -181,7 +194,10 @@ def _attack(spec: TaskSpec, counts: bool, items: int, scorer: Scorer, canary: st
     before = _reference(scorer, attacked[0], texts)
     hits: list[Hit] = []
     best = ("", 0.0, 0.0)
-    for attack in attacks(canary, others):
+    # A file's audit has tried the same on each row; here they say what a policy earns with one of them.
+    every = attacks(canary, others, JUNK if spec.file is not None else ())
+    for number, attack in enumerate(every):
+        advance(task, number, len(every))
         scores, earned, status = _scores(scorer, attacked, attack)
         mean = sum(scores) / items
         right = sum(score >= FULLY_RIGHT for score in scores) / items
@@ -266,7 +282,17 @@ def run_command(tasks: str | None, items: int) -> int:
             def show(task: str, done: int, total: int) -> None:
                 bar.update(row, description=task, completed=done, total=total)
 
-            attacked = attack_tasks(tasks, items, show)
+            shown = -_SAID_EVERY
+
+            def show_attack(task: str, done: int, total: int) -> None:
+                nonlocal shown
+                bar.update(row, description=f"{task}: {done} of {total} attacks")
+                # Where there is no bar, a line now and then.
+                if not bar.console.is_terminal and time.monotonic() - shown > _SAID_EVERY:
+                    shown = time.monotonic()
+                    print_error(f"{task}: {done} of {total} attacks")
+
+            attacked = attack_tasks(tasks, items, show, show_attack)
     finally:
         logger.enable("rg_env")
     # A row for each task, red where it makes the command fail.

@@ -26,12 +26,13 @@ class Attack:
     is_code: bool = False
 
 
-def attacks(canary: str, others: Sequence[str]) -> list[Attack]:
+def attacks(canary: str, others: Sequence[str], junk: Sequence[str] = ()) -> list[Attack]:
     """Every attack on a task.
 
     Args:
         canary: a path that no honest answer creates.
         others: right answers of items that are not attacked.
+        junk: further texts, which come first.
     """
     frequent = [text for text, _ in Counter(others).most_common(5)]
     distinct = list(dict.fromkeys(others))
@@ -40,7 +41,7 @@ def attacks(canary: str, others: Sequence[str]) -> list[Attack]:
     if len(distinct) > 1:
         joined = [sign.join(distinct)[:8000] for sign in (" ", ", ", "\n", " or ")]
     shapes = [make(length) for make in _SHAPES for length in _LENGTHS]
-    texts = dict.fromkeys((*frequent, *CONSTANTS, *joined, *shapes, *_MALFORMED, *_HANGING))
+    texts = dict.fromkeys((*junk, *frequent, *CONSTANTS, *joined, *shapes, *_MALFORMED, *_HANGING))
     code = (f"open({canary!r}, 'w')", f"; touch {canary}; $(touch {canary})", *_RUNNING)
 
     # Poison comes last: what is scored after it may say nothing.

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rg_env.attack.attacks import Attack
-from rg_env.scoring.parse import canonical
+from rg_env.scoring.formatting import canonical
 
 Columns = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 """A row for each count or ratio, a column for each question."""

@@ -1,4 +1,4 @@
-"""`rg-env tasks`: the tasks, and the scale of difficulty of one."""
+"""`rg-env tasks`: the tasks, the scale of difficulty of one, and the files of questions of a recipe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from rg_env.cli.base import Command
 from rg_env.cli.options import Imports, JsonFlag, import_tasks
-from rg_env.errors import ConfigError
+from rg_env.errors import ConfigError, need
 from rg_env.output import cell, console, print_fields, print_json, print_line
 from rg_env.wording import yes_or_no
 
@@ -32,25 +32,34 @@ class TasksCommand(Command):
     """Knows what is meant by a name without an option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and not args[0].startswith("-"):
+        if args and not args[0].startswith("-") and not args[0].endswith((".yaml", ".yml")):
             raise ConfigError(f"`{ctx.command_path}` takes no name; did you mean `rg-env tasks --levels {args[0]}`?")
         return super().parse_args(ctx, args)
 
 
 def tasks(
+    recipe: Annotated[
+        str | None, typer.Argument(metavar="[RECIPE]", help="Try the answers of this recipe's files of questions.")
+    ] = None,
     levels: Annotated[
         str | None, typer.Option(metavar="TASK", help="Show the levels of difficulty of this task instead.")
     ] = None,
     imports: Imports = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List the tasks of Reasoning Gym, or the levels of one.
+    """List the tasks of Reasoning Gym or the levels of one, or try the answers of your own questions.
+
+    With a recipe, exit code 1 if rows of its files are left out.
 
     Examples:
       rg-env tasks
       rg-env tasks --levels chain_sum
+      rg-env tasks mine.yaml
     """
     import_tasks(imports)
+    if recipe is not None:
+        need(levels is None, "--levels", levels, "shows a task of Reasoning Gym: leave out the recipe")
+        raise typer.Exit(_show_files(recipe, as_json))
     if levels is not None:
         _show_levels(levels, as_json)
         return
@@ -71,6 +80,37 @@ def tasks(
     print_line(f"{len(known)} tasks, {sum(task.in_default_mix for task in known)} in the default mix (mix)")
     for line in _LEGEND:
         print_line(line)
+
+
+def _show_files(recipe: str, as_json: bool) -> int:
+    """Print the audit of the files of questions of a recipe; returns 1 if it leaves rows out, else 0."""
+    from rg_env.choices import Split
+    from rg_env.output import new_table
+    from rg_env.scoring.audit import audit_of, lines_of
+    from rg_env.tasks import TaskMix
+
+    files = TaskMix.parse(recipe).files
+    need(files, "tasks", recipe, "has no file of questions; `rg-env tasks` lists those of Reasoning Gym")
+    table = new_table(["task", "file", "scorer"], ["rows", "with junk", "left out"], compact=True)
+    facts, lines = [], []
+    for task, file in files.items():
+        for split in Split if file.sets_apart else [Split.TRAIN]:
+            audit, name = audit_of(task, file, split), file.of_split(split)
+            result = "refused" if audit.is_refused else f"{len(audit.left_out):,}"
+            table.add_row(task, cell(name), file.scorer, f"{audit.rows:,}", f"{audit.with_junk:,}", result)
+            lines += [f"{task}: {name}: {line}" for line in lines_of(audit, file.scorer)]
+            faults = [{"row": fault.row, "rule": fault.rule.name.lower(), "text": fault.text} for fault in audit.faults]
+            counts = {"rows": audit.rows, "tried": audit.tried, "with_junk": audit.with_junk}
+            left_out = {"left_out": sorted(audit.left_out), "refused": audit.is_refused, "faults": faults}
+            facts.append({"task": task, "file": name, "split": split.value, "scorer": file.scorer} | counts | left_out)
+    if as_json:
+        print_json(facts)
+    else:
+        console().print(table)
+        for line in lines:
+            print_line(line)
+        print_line("with junk: rows on which answers such as 0 and x=x were tried, too")
+    return int(any(fact["left_out"] for fact in facts))
 
 
 def _show_levels(task: str, as_json: bool) -> None:

@@ -173,7 +173,8 @@ class RolloutRecord(RolloutFacts, frozen=True, kw_only=True):
     """One response and everything that was decided about it.
 
     Attributes:
-        detail: one line for people about a status other than ok; else empty.
+        detail: one line for people about a status other than ok, or why the scorer of a file could not read the
+            answer; else empty.
         answer: the answer taken from the response; "" exactly when there is a violation or no response.
         conversation: the prompt's messages, then the assistant's response as it was scored; empty if there is none.
             In groups of another environment every turn of every role.

@@ -7,14 +7,16 @@ message, even if the server repeats it.
 
 Two kinds of servers return the think block in another way:
 
-- Servers that parse the reasoning and return it apart (`reasoning_content` or `reasoning`): the text is the think block
-  and then the content. Tags that the reasoning mentions are not part of the format; they become ‹answer›.
+- Servers that parse the reasoning and return it apart (`reasoning_content`, `reasoning`, or parts of the content): the
+  text is the think block and then the content. Tags that the reasoning mentions are not part of the format; they
+  become ‹answer›.
 - Chat templates that open `<think>` in the prompt: a response that closes a block it never opened is marked as
   `think_opened`, and gets `<think>` in front when it is scored and recorded.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 _TAG = re.compile(r"<(/?(?:think|answer))>")
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
+"""Seconds between two tries, as in the client: doubled with each."""
+_PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS)
+_KEYS_OF_TEXT = ("text", "thinking", "reasoning", "content", "summary", "refusal")
+"""Where a part of a message has its text."""
 _LONGEST_DETAIL = 300
 _SHOWN_OF_A_PAGE = 60
 """Characters of a failure's reason, and of a reply that is not JSON."""
@@ -129,6 +136,7 @@ class Endpoint:
         self._limit = "max_tokens"
         self._request = dict(request)
         self._has_responded = has_responded
+        self._retries = limits.retries
         key = None if is_own else os.environ.get(KEY_VARIABLE)
         self._client = AsyncOpenAI(
             base_url=self.url,
@@ -172,7 +180,7 @@ class Endpoint:
         import openai
 
         try:
-            reply = _reply(await self._create(messages))
+            reply = await self._ask(messages)
         except (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError) as error:
             if not self._has_responded:
                 raise self._refusal(error) from None
@@ -186,6 +194,20 @@ class Endpoint:
         if reply.failure is None:
             self._has_responded = True
         return reply
+
+    async def _ask(self, messages: Sequence[Mapping[str, str]]) -> Reply:
+        """Return the reply to one request. An error in a reply of the status 200 is tried again, as the client does
+        with one that has its own status."""
+        retries = 0
+        while True:
+            completion = await self._create(messages)
+            error = _error_of(completion)
+            if error is None:
+                return _reply(completion)
+            if retries == self._retries or not _may_pass(error):
+                return Reply(failure=_error_line(error))
+            await asyncio.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**retries))
+            retries += 1
 
     def _refusal(self, error: openai.APIStatusError) -> EndpointError:
         """Return why no request can succeed, by the status of the first reply."""
@@ -238,6 +260,63 @@ def base_url(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"
 
 
+def _error_of(completion: ChatCompletion | str) -> Mapping[str, Any] | None:
+    """Return the error that a reply of the status 200 consists of; None if it is one with an answer."""
+    error = getattr(completion, "error", None)
+    choices = getattr(completion, "choices", None)
+    # Some gateways put it into the choice.
+    if not error and choices:
+        error = getattr(choices[0], "error", None)
+    if isinstance(error, str) and error:
+        return {"message": error}
+    if isinstance(error, Mapping) and error:
+        return error
+    return None
+
+
+def _may_pass(error: Mapping[str, Any]) -> bool:
+    """Return whether another try may succeed: unless the error has the status of a mistake in the request."""
+    code = error.get("code")
+    if not isinstance(code, int):
+        return True
+    return code in _PASSING or code >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def _error_line(error: Mapping[str, Any]) -> str:
+    message = error.get("message") or json.dumps(dict(error), default=str)
+    code = error.get("code")
+    text = f"{code}: {message}" if code else str(message)
+    return one_line(_without_key(text), _LONGEST_DETAIL)
+
+
+def _split_parts(content: object) -> tuple[str, str]:
+    """Return the text and the reasoning of a message's content, which is a text or a list of parts."""
+    parts = content if isinstance(content, list) else [content]
+    texts, thoughts = [], []
+    for part in parts:
+        kind = str(part.get("type")) if isinstance(part, Mapping) else "text"
+        if kind.startswith(("think", "reason")):
+            thoughts.append(_text_of(part))
+        else:
+            texts.append(_text_of(part))
+    return "".join(texts), "".join(thoughts)
+
+
+def _text_of(value: object, depth: int = 3) -> str:
+    """Return the text of a part, which may be in a list of parts itself."""
+    if isinstance(value, str):
+        return value
+    if depth == 0:
+        return ""
+    if isinstance(value, list):
+        return "".join(_text_of(part, depth - 1) for part in value)
+    if isinstance(value, Mapping):
+        for key in _KEYS_OF_TEXT:
+            if value.get(key):
+                return _text_of(value[key], depth - 1)
+    return ""
+
+
 def _reply(completion: ChatCompletion | str) -> Reply:
     if isinstance(completion, str):  # what the client makes of a reply of another type than JSON
         return Reply(failure=_not_json(completion))
@@ -247,11 +326,13 @@ def _reply(completion: ChatCompletion | str) -> Reply:
     message: Any = choice.message
     if message is None:
         return Reply(failure="the server returned a choice without a message")
-    text = message.content or message.refusal or ""
-    reasoning = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
-    apart = isinstance(reasoning, str) and bool(reasoning.strip())
+    text, thought = _split_parts(message.content)
+    text = text or _text_of(message.refusal)
+    reasoning = _text_of(getattr(message, "reasoning_content", None)) or _text_of(getattr(message, "reasoning", None))
+    reasoning = reasoning or thought
+    apart = bool(reasoning.strip())
     if apart:
-        text = with_reasoning(str(reasoning), text)
+        text = with_reasoning(reasoning, text)
     think_opened = not apart and "</think>" in text and "<think>" not in text
     reply = Reply(text, choice.finish_reason, reasoning_apart=apart, think_opened=think_opened)
     if usage is None:
@@ -293,6 +374,10 @@ def _reason(error: BaseException) -> str:
         text = f"{status}: {message}"
     else:
         text = describe(error)
+    return one_line(_without_key(text), _LONGEST_DETAIL)
+
+
+def _without_key(text: str) -> str:
     if key := os.environ.get(KEY_VARIABLE):
-        text = text.replace(key, "***")
-    return one_line(text, _LONGEST_DETAIL)
+        return text.replace(key, "***")
+    return text

@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from rg_env.choices import Split
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, Phase, check_folder, new_run_id, write_manifest
 from rg_env.dump.files import list_files, runs_with_manifest
@@ -39,7 +41,9 @@ from rg_env.output import console, print_error, print_text
 from rg_env.rewards import load_reward, set_rewards
 from rg_env.rollout import Origin, Rollout, Stopwatch, group_record
 from rg_env.rollout_log import RolloutLog
-from rg_env.scoring import Verdict, shared_scorer
+from rg_env.scoring import Status, Verdict, shared_scorer
+from rg_env.scoring.audit import left_out_of_mix
+from rg_env.scoring.file_scorers import WHY_UNREAD
 from rg_env.tasks.questions import hashes_of
 from rg_env.wording import counted
 
@@ -127,6 +131,7 @@ class Totals:
         responses, failures: requests that were answered, and that failed for good; `last_failure` says why.
         uncounted: responses whose tokens the server did not count.
         reasoning_apart, think_opened: see `Reply`.
+        unread: answers that the scorer of their file could not read, by its reason.
     """
 
     groups: int = 0
@@ -141,6 +146,7 @@ class Totals:
     uncounted: int = 0
     reasoning_apart: int = 0
     think_opened: int = 0
+    unread: Counter[str] = field(default_factory=Counter)
 
     @property
     def tokens(self) -> int:
@@ -445,6 +451,7 @@ def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
     config, options = job.config, job.options
     sampling = asdict(options.sampling)
     settings = generator_settings(config, samples=job.samples, eval_samples=job.samples, **sampling)
+    split = Split.TRAIN if job.command == "collect" else Split.EVAL
     earlier = read_manifest(Path(config.dump_dir), run_id)  # of the attempt that is resumed, if any
     manifest = {
         "attempt": attempt,
@@ -457,6 +464,7 @@ def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
         "settings": settings,
         "task_mix": config.tasks,
         "question_files": hashes_of(config.tasks, earlier),
+        "questions_left_out": left_out_of_mix(config.tasks, config.scorer, config.format, earlier, splits=[split]),
     }
     # First the writer, which takes the lock of the run: the manifest must not be that of a second process.
     writer = DumpWriter(config.dump_dir, run_id, attempt, config)
@@ -625,6 +633,10 @@ class _Attempt:
         self.totals.groups += 1
         self.totals.answered += len(responded)
         self.totals.solved += sum(rollout.verdict.scored.score >= solved_at for rollout in responded)
+        for rollout in responded:
+            scored = rollout.verdict.scored
+            if scored.status is Status.OK and scored.detail in WHY_UNREAD.values():
+                self.totals.unread[scored.detail] += 1
         self.unanswered_in_succession = 0 if responded else self.unanswered_in_succession + 1
 
     async def record(

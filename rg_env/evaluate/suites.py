@@ -97,15 +97,15 @@ def suite_questions(
     """
     if name == FIXED:
         fixed = _fixed_items(config, note, **limits)
-        items, size = iter(fixed), len(fixed)
+        items, size, left_out = iter(fixed.items), len(fixed), fixed.left_out
         advice = f"; num_eval_samples_per_task={config.num_eval_samples_per_task} says how many of each task"
         of_task: dict[str, list[Item]] = {}
-        for item in fixed:
+        for item in fixed.items:
             of_task.setdefault(item.task, []).append(item)
         by_task = {task: iter(part) for task, part in of_task.items()}
     else:
         suite = load_suite(name)
-        name, size, advice, items = suite.name, suite.size, "", suite.items()
+        name, size, left_out, advice, items = suite.name, suite.size, 0, "", suite.items()
         by_task = {task.name: task.items() for task in suite.tasks}
         config.format, config.system_prompt, config.worked_examples = suite.format.value, suite.system_prompt, []
     label = name
@@ -128,15 +128,18 @@ def suite_questions(
         return Question(item, prompts.messages(item.task, item.entry["question"]))
 
     facts = suite_facts(label, ((item.task, item.entry["question"]) for item in asked))
+    # A part of the set is what somebody asked for, and lacks nothing.
+    if left_out and count is None:
+        facts["left_out"] = left_out
     return Questions({"suite": facts}, len(asked), make)
 
 
-def _fixed_items(config: RGDumpConfig, note: Callable[[str], None], **limits: Any) -> Sequence[Item]:
-    """Return the fixed evaluation set, which is made in a thread."""
+def _fixed_items(config: RGDumpConfig, note: Callable[[str], None], **limits: Any) -> EvalSet:
+    """Return the fixed evaluation set, whose items are made in a thread."""
     fixed = EvalSet.of(config, **limits)
     while not fixed.is_made(_NOTE_SECONDS):
         note(fixed.progress)
-    return fixed.items
+    return fixed
 
 
 def _evenly(by_task: Mapping[str, Iterator[Item]], count: int) -> Iterator[Item]:

@@ -7,7 +7,6 @@ half of the queue if others have asked lately; alone it leaves an eighth of it t
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -22,13 +21,12 @@ from rg_env.integrations.item_makers import ItemMakers, NotMadeError, Wanted
 from rg_env.integrations.turns_of_clients import Shares, Turns
 from rg_env.runner.caller_guarded import Guarded
 from rg_env.scoring import AnswerScore, Scorer, Violation
+from rg_env.scoring.formatting import last_boxed
 from rg_env.tasks import Item, TaskMix, decode_entry
 from rg_env.tasks.item import SCORER_KEY, ItemId
 from rg_env.tasks.registry import check_name, check_options
 
 _LONGEST_ID, _MOST_MADE = 200, 4096
-# NeMo Gym's rule (0.7.0): up to the first closing brace, whatever stands before it.
-_BOXED = re.compile(r"\\boxed\{([^}]+)\}")
 _MAKERS = 2
 """Items that are made at the same time: one for a client whose items take seconds, one for all others."""
 CLIENT: ContextVar[str] = ContextVar("CLIENT", default="")
@@ -191,13 +189,14 @@ class Desk:
         self.scored.update(verdict.scored.status.value for verdict in verdicts)
         return [ScoredText(verdict.scored, verdict.parsed.answer, verdict.parsed.violation) for verdict in verdicts]
 
-    async def score_free_text(self, item: RequestedItem, text: str) -> ScoredText:
+    async def score_free_text(
+        self, item: RequestedItem, text: str, find_box: Callable[[str], str | None] = last_boxed
+    ) -> ScoredText:
         """Return the score of a text with an answer block, or else a box, or else nothing but the answer."""
         (result,) = await self.score_responses([(item, text)], format=ResponseFormat.LENIENT)
         if result.violation is Violation.NO_ANSWER and text.strip():
-            boxed = _BOXED.search(text)
-            answer = boxed[1] if boxed else text
-            (result,) = await self.score_answers(item, [answer.strip()])
+            boxed = find_box(text) or ""
+            (result,) = await self.score_answers(item, [boxed.strip() or text.strip()])
         return result
 
     async def score_answers(self, item: RequestedItem, answers: Sequence[str]) -> list[ScoredText]:

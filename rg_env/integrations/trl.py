@@ -26,6 +26,7 @@ from rg_env.evaluate.eval_settings import generator_settings
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, judge_all, text_of
 from rg_env.rewards import load_reward, set_rewards
 from rg_env.rollout import Origin, Rollout, group_record
+from rg_env.scoring.audit import left_out_of_mix
 from rg_env.tasks import Item
 from rg_env.tasks.questions import hashes_of
 
@@ -249,6 +250,7 @@ class GRPOReward:
             "settings": settings,
             "task_mix": config.tasks,
             "question_files": hashes_of(config.tasks),
+            "questions_left_out": left_out_of_mix(config.tasks, config.scorer, config.format),
         }
         write_manifest(config.dump_dir, run_id, content)
         return writer

@@ -1,4 +1,4 @@
-"""Scores answers to the questions of a file: `exact`, `number`, `math`, or a function of the user's.
+"""Scores answers to the questions of a file: `exact`, `number`, `math`, `choice`, or a function of the user's.
 
 Invariant: which function is called is decided by the settings of this process; an entry that names another one, and may
 come from anywhere, is refused. Every function runs in processes of its own (`guarded`).
@@ -6,26 +6,58 @@ come from anywhere, is refused. Every function runs in processes of its own (`gu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rg_env.runner.caller_guarded import Guarded, GuardedScore, guarded
+from rg_env.scoring.formatting import unwrapped
+from rg_env.scoring.numbers import ROUNDING, read_quantity, same_quantity
+from rg_env.scoring.options import chosen, options_of
 from rg_env.scoring.types import AnswerScore, Status
 from rg_env.tasks.item import SCORER_KEY
-from rg_env.tasks.question_file import OWN_SCORERS, is_allowed, is_close, read_number
+from rg_env.tasks.question_file import MOST_ANSWERS, OWN_SCORERS, is_allowed
+
+Score = float | dict[str, float]
+UNREAD = MappingProxyType({"score": 0.0, "unread": 1.0})
+"""What our scorers return for an answer that they cannot read, which is wrong."""
+WHY_UNREAD = {
+    "number": "is not a number",
+    "math": "is not an expression",
+    "choice": "names none of the options, or several",
+}
+"""Scorer → the `detail` of such an answer."""
 
 
-def exact(answer: str, row: Mapping[str, Any]) -> float:
-    """Return whether two texts are equal, without whitespace around them."""
-    return float(answer.strip() == row["answer"].strip())
+def exact(answer: str, row: Mapping[str, Any]) -> Score:
+    """Return whether two texts are equal without formatting; numbers, if the column has numbers."""
+    if row.get("is_number"):
+        return number(answer, row)
+    return float(unwrapped(answer) == unwrapped(row["answer"]))
 
 
-def number(answer: str, row: Mapping[str, Any]) -> float:
-    """Return whether an answer is a number that is close to the right one."""
-    given, right = read_number(answer), read_number(row["answer"])
+def number(answer: str, row: Mapping[str, Any]) -> Score:
+    """Return whether an answer is a number that is close to the right one, with no other unit."""
+    given, right = read_quantity(answer), read_quantity(row["answer"])
     if right is None:
         raise ValueError(f"the right answer is not a number: {row['answer']!r:.40}")
-    return float(given is not None and is_close(given, right, row["tolerance"]))
+    if given is None:
+        return dict(UNREAD)
+    return float(same_quantity(given, right, row["tolerance"]))
+
+
+def choice(answer: str, row: Mapping[str, Any]) -> Score:
+    """Return whether an answer names the right option, by its letter, its text or both."""
+    options = options_of(row["question"], row["options"])
+    right = chosen(row["answer"], options)
+    if right is None:
+        raise ValueError(f"the right answer is none of the options: {row['answer']!r:.40}")
+    given = chosen(answer, options)
+    if given is None:
+        return dict(UNREAD)
+    return float(given == right)
 
 
 class FileQuestion(NamedTuple):
@@ -53,9 +85,36 @@ def file_question(entry: Mapping[str, Any]) -> FileQuestion | str | None:
         )
     answer = str(entry["answer"])
     if scorer in OWN_SCORERS:
-        row = {"answer": answer, "tolerance": metadata.get("tolerance", 0)}
+        row = {
+            "answer": answer,
+            "tolerance": metadata.get("tolerance", ROUNDING),
+            "is_number": metadata.get("answer_is_number", False),
+        }
+        if scorer == "choice":
+            row |= {"question": str(entry["question"]), "options": metadata.get("options")}
         return FileQuestion(scorer, row, answer)
     return FileQuestion(scorer, metadata["row"], answer)
+
+
+def with_each_answer(question: FileQuestion, entry: Mapping[str, Any]) -> Iterator[FileQuestion]:
+    """Yield the question with each of its right answers, of which a file may have several. For our scorers."""
+    yield question
+    others = entry["metadata"].get("answers")
+    if question.scorer in OWN_SCORERS and isinstance(others, list):
+        for other in others[1:MOST_ANSWERS]:
+            yield question._replace(row={**question.row, "answer": str(other)}, answer=str(other))
+
+
+def score_here(question: FileQuestion, answer: str) -> float:
+    """Return the score of an answer by one of our scorers, in this process: for golds and junk, not for responses.
+
+    Raises what the scorer raises: ValueError if the question's own answer cannot be read.
+    """
+    module, _, name = _place_of(question.scorer).partition(":")
+    result = getattr(importlib.import_module(module), name)(answer, question.row)
+    if isinstance(result, dict):
+        return float(result["score"])
+    return float(result)
 
 
 class FileScorers:
@@ -79,7 +138,7 @@ class FileScorers:
             if own.status == Status.OK:
                 return AnswerScore.of_forms(result.detail, result.detail)
             return AnswerScore.without_score(Status.ERROR, f"it raises on the item's own answer, too: {result.detail}")
-        return _as_answer_score(result)
+        return _as_answer_score(result, WHY_UNREAD.get(question.scorer))
 
     def _function(self, scorer: str) -> Guarded:
         if scorer not in self._functions:
@@ -95,23 +154,33 @@ class FileScorers:
             function.close()
 
 
-def _as_answer_score(result: GuardedScore) -> AnswerScore:
-    if result.value is None:
+def _as_answer_score(result: GuardedScore, why_unread: str | None) -> AnswerScore:
+    value = result.value
+    if value is None:
         return AnswerScore.without_score(Status(result.status), result.detail, result.excused)
-    # `guarded` takes several named numbers, of which none is the score.
-    if isinstance(result.value, dict):
-        return AnswerScore.without_score(Status.ERROR, "the scorer of a file must return a number, not several")
-    score = min(1.0, max(0.0, result.value))
+    if isinstance(value, dict):
+        if value != UNREAD or why_unread is None:
+            # `guarded` takes several named numbers, of which none is the score.
+            return AnswerScore.without_score(Status.ERROR, "the scorer of a file must return a number, not several")
+        return replace(AnswerScore.of_forms(0.0, 0.0), detail=why_unread)
+    score = min(1.0, max(0.0, value))
     return AnswerScore.of_forms(score, score)
+
+
+def _place_of(scorer: str) -> str:
+    """Return `module:function` of one of our scorers."""
+    if scorer == "math":
+        return "rg_env.scoring.math_scorer:math"
+    return f"{__name__}:{scorer}"
 
 
 def _processes_of(scorer: str, **limits: Any) -> Guarded:
     """Return the function of a scorer in processes: ours share theirs, others get a fresh one for each answer."""
-    if scorer in ("exact", "number"):
-        return guarded(f"{__name__}:{scorer}", fresh=False, **limits)
     if scorer == "math":
-        warm_up = (("1", {"answer": "1"}), 1.0)  # sympy imports much with its first expression
-        return guarded("rg_env.scoring.math_scorer:math", examples=[warm_up], **limits)
+        warm_up = (("x+1", {"answer": "1+x"}), 1.0)  # sympy imports much with its first expression
+        return guarded(_place_of(scorer), examples=[warm_up], **limits)
+    if scorer in OWN_SCORERS:
+        return guarded(_place_of(scorer), fresh=False, **limits)
     # The user's: fresh, since it may evaluate the answer.
     module, _, name = scorer.rpartition(".")
     return guarded(f"{module}:{name}", **limits)

@@ -33,7 +33,8 @@ from rg_env.runner.machine import usable_cores, workers_for
 from rg_env.scoring import guard
 from rg_env.scoring.base_score import CHEAP, base_score, cheap_answers
 from rg_env.scoring.expressions import Refusal
-from rg_env.scoring.parse import parse_response, unwrapped
+from rg_env.scoring.formatting import unwrapped
+from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, ScorerConfig, Status, Verdict
 from rg_env.settings import check_fields
 from rg_env.tasks.item import SCORER_KEY
@@ -233,8 +234,19 @@ class Scorer(AbstractContextManager["Scorer"]):
         """Score an answer to a question of a file, as written or unwrapped."""
         if refused := self._refuse_length(entry, answer):
             return refused
+        from rg_env.scoring.file_scorers import with_each_answer
+
         assert self._files is not None  # made with the question
-        return await self._files.score(question, answer)
+        best = None
+        for right in with_each_answer(question, entry):
+            scored = await self._files.score(right, answer)
+            if best is None or scored.score > best.score:
+                best = scored
+            # Not again after a hang or a crash: the same answer would do the same.
+            if scored.score == 1 or scored.status in (Status.TIMEOUT, Status.CRASHED):
+                break
+        assert best is not None
+        return best
 
     def _refuse_length(self, entry: Mapping[str, Any], answer: str) -> AnswerScore | None:
         longest = guard.longest(entry, self._settings.max_answer_chars)

@@ -134,10 +134,11 @@ class AnswerScore:
         tagged: score of `<answer>…</answer>`, in [0, 1]; None if it was not scored.
         score: the base score, as `rg_env.scoring.base_score` makes it of the other numbers; with
             `partial_credit=upstream` and for questions of a file, the higher of both; 0.0 if the answer was not scored.
-        detail: one line for people: why the answer was refused or what failed. Empty if `status` is OK, with two
-            exceptions: if the scorer raised on a form, that form scores 0.0 and `detail` has the reason; if
+        detail: one line for people: why the answer was refused or what failed. Empty if `status` is OK, with three
+            exceptions: if the scorer raised on a form, that form scores 0.0 and `detail` has the reason; if the scorer
+            of a file could not read the answer, `detail` is one of `rg_env.scoring.file_scorers.WHY_UNREAD`; if
             `normalized`, `detail` shows the text that was scored.
-        normalized: the score is that of the answer without formatting, from `rg_env.scoring.parse.unwrapped`, because
+        normalized: the score is that of the answer without formatting (`rg_env.scoring.formatting.unwrapped`), because
             the answer as written scored less.
         baseline: the score of the best cheap policy on the same item, in [0, 1]; 0 if there is none, 1 with
             `partial_credit=none`, where no partial score counts.

@@ -24,7 +24,8 @@ from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import RGEnvError
 from rg_env.scoring import shared_scorer
-from rg_env.scoring.parse import canonical, parse_response, tag_spans
+from rg_env.scoring.formatting import canonical
+from rg_env.scoring.parse import parse_response, tag_spans
 from rg_env.scoring.scorer import reference_answer
 from rg_env.scoring.types import AnswerScore
 from rg_env.symptoms import CANARIES, CANARY_FAILURES, RIGHT_UNSOLVED, WRONG_SOLVED

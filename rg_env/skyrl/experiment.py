@@ -31,6 +31,7 @@ from rg_env.dump import DumpWriter, claim_run, close_all, write_manifest
 from rg_env.dump.manifest import read_manifest
 from rg_env.errors import MissingGroupsError, describe, need, one_line
 from rg_env.scoring import shared_scorer
+from rg_env.scoring.audit import left_out_of_mix
 from rg_env.skyrl.env import register
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import set_up_logging
@@ -141,7 +142,9 @@ class RGExperiment(BasePPOExp):
 def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
     """Write the manifest of this run, and open its dump."""
     rg = cfg.rg_dump
-    hashes = hashes_of(rg.tasks, read_manifest(Path(rg.dump_dir), run_id))  # raises for changed files
+    earlier = read_manifest(Path(rg.dump_dir), run_id)
+    # Both raise for files, or scorers of files, that have changed.
+    hashes, left_out = hashes_of(rg.tasks, earlier), left_out_of_mix(rg.tasks, rg.scorer, rg.format, earlier)
     writer = DumpWriter(rg.dump_dir, run_id, attempt, rg)
     facts = {
         "attempt": attempt,
@@ -151,6 +154,7 @@ def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
         "settings": asdict(cfg),
         "task_mix": rg.tasks,
         "question_files": hashes,
+        "questions_left_out": left_out,
     }
     write_manifest(writer.folder, run_id, facts)
     logger.info("dump of run {} (attempt {}): {}", run_id, attempt, rg.dump_dir)

@@ -9,8 +9,8 @@ from rg_env.lazy import exports
 if TYPE_CHECKING:
     from rg_env.choices import Split
     from rg_env.tasks.entry_json import decode_entry, encode_entry
-    from rg_env.tasks.item import Item
-    from rg_env.tasks.items import ItemStream, hash64, split_of
+    from rg_env.tasks.item import Item, hash64, split_of
+    from rg_env.tasks.items import ItemStream
     from rg_env.tasks.mix import TaskMix, TaskSpec
     from rg_env.tasks.registry import TaskInfo, list_tasks, task_categories, task_names
     from rg_env.tasks.soundness import KNOWN_UNSOUND, OFTEN_FREE, Soundness, soundness_of
@@ -48,10 +48,10 @@ _MODULES = {
     "TaskSpec": "rg_env.tasks.mix",
     "decode_entry": "rg_env.tasks.entry_json",
     "encode_entry": "rg_env.tasks.entry_json",
-    "hash64": "rg_env.tasks.items",
+    "hash64": "rg_env.tasks.item",
     "list_tasks": "rg_env.tasks.registry",
     "soundness_of": "rg_env.tasks.soundness",
-    "split_of": "rg_env.tasks.items",
+    "split_of": "rg_env.tasks.item",
     "task_categories": "rg_env.tasks.registry",
     "task_names": "rg_env.tasks.registry",
 }

@@ -1,4 +1,4 @@
-"""An item and its id, and the names by which it says who scores it: the environment, and a file's scorer.
+"""An item and its id, which questions are one, and the names by which an item says who scores it.
 
 Invariant: an id names one question wherever it is used: in rows, evaluation sets, dumps, the server and `rg-env score`.
 It carries all that the question is a function of. Not covered: options of the task, of which it carries a hash only, so
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from rg_env.choices import Split
 from rg_env.errors import ConfigError
 from rg_env.tasks.entry_json import decode_entry, encode_entry
 
@@ -77,6 +78,29 @@ class ItemId:
         task, options, split, seed, number, complexity = match.groups()
         level = None if complexity is None else float(complexity)
         return cls(task, split, int(seed), int(number), level, options or "")
+
+
+def hash64(*parts: object) -> int:
+    """Return a 64-bit hash of the texts of the parts, equal in every process."""
+    text = "\0".join(map(str, parts))
+    # Half of a surrogate pair may stand in a question or an option, and strict UTF-8 would refuse it.
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+def split_of(task: str, question: str) -> Split:
+    """Return the split that a drawn question belongs to."""
+    # By content and by no seed: what is evaluated is never trained on.
+    return Split.EVAL if hash64("split", task, question) % 8 == 0 else Split.TRAIN
+
+
+def split_of_row(question: str) -> Split:
+    """Return the split that a question of a file belongs to, whatever its task is called."""
+    return split_of("", same_question(question))
+
+
+def same_question(question: str) -> str:
+    """Return a text that is equal for questions of files that are one: that differ in white space alone."""
+    return " ".join(question.split())
 
 
 def options_mark(options: Mapping[str, Any]) -> str:

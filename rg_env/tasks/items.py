@@ -8,7 +8,6 @@ or to eval, whatever the seeds, and a draw from the wrong split is redrawn. Ever
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,7 @@ from loguru import logger
 from rg_env.choices import Split
 from rg_env.errors import ConfigError, describe
 from rg_env.tasks.entry_json import encode_entry
-from rg_env.tasks.item import Item, ItemId
+from rg_env.tasks.item import Item, ItemId, hash64, split_of
 from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
 
@@ -32,19 +31,6 @@ STRIDE = 10**9
 """Between these numbers; no set of items has so many."""
 MAX_FAILURES = 8
 """After this many errors of the generator and no item, the task cannot be used."""
-
-
-def hash64(*parts: object) -> int:
-    """Return a 64-bit hash of the texts of the parts, equal in every process."""
-    text = "\0".join(map(str, parts))
-    # Half of a surrogate pair may stand in a question or an option, and strict UTF-8 would refuse it.
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
-
-
-def split_of(task: str, question: str) -> Split:
-    """Return the split that a question belongs to."""
-    # By content and by no seed: what is evaluated is never trained on.
-    return Split.EVAL if hash64("split", task, question) % 8 == 0 else Split.TRAIN
 
 
 class ItemStream:

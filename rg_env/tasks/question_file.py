@@ -1,77 +1,101 @@
-"""A file of questions and answers as a task: what the mix says about it, and its rows.
+"""A file of questions and answers as a task: what a mix says about it, and which functions may score its answers.
 
-Invariant: a row that cannot be asked or scored is refused with its number before anything starts; no row is left out
-in silence. Rows are numbered from 1, in CSV without the header. Not covered: whether an answer is right.
+`question_sources` reads such files, `question_rows` makes questions and answers of what stands there.
 """
 
 from __future__ import annotations
 
-import csv
-import functools
-import hashlib
 import importlib.util
-import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from fractions import Fraction
-from pathlib import Path
-from typing import Any, NamedTuple
-
-from loguru import logger
+from typing import Any
 
 from rg_env.choices import Split
-from rg_env.errors import ConfigError, describe, did_you_mean, need_number, one_line
+from rg_env.errors import ConfigError, did_you_mean, need_number
 from rg_env.modules import import_named
-from rg_env.wording import counted
 
-OWN_SCORERS = ("exact", "number", "math")
-_KEPT_READ = 8
-"""Files whose rows are kept in memory, for the next data set or command that asks."""
+OWN_SCORERS = ("exact", "number", "math", "choice")
+MOST_ANSWERS = 100
+"""Right answers of a question, at most."""
+_COLUMN = re.compile(r"\{([^{}]+)\}")
+"""A column in a template, by its name."""
+
+
+@dataclass(frozen=True)
+class HubSet:
+    """A data set of the Hugging Face hub, which `datasets` loads.
+
+    Attributes:
+        name: `OWNER/NAME`.
+        config: its configuration (subset), where it has several.
+        split: whose rows are asked.
+        eval_split: questions for evaluation; without it, a part of `split`.
+    """
+
+    name: str
+    config: str | None = None
+    split: str = "train"
+    eval_split: str | None = None
 
 
 @dataclass(frozen=True)
 class QuestionFile:
-    """The settings of a file in a task mix.
+    """The settings of a file in a task mix. A column in a column is named with dots: `reward_model.ground_truth`.
 
     Attributes:
-        path: JSON Lines, CSV or Parquet.
+        path: a file of JSON Lines, JSON, CSV, TSV (each may be compressed: `.gz`) or Parquet, or a folder that
+            `datasets` saved; "" where `hub` names the questions.
         eval_path: questions for evaluation; without it, a part of `path`.
-        question, answer: names of the columns.
-        scorer: `exact`, `number`, `math`, or a function of (answer, row) as `module.function` or
-            `module:function`.
+        hub: a data set of the hub in place of a path.
+        question: the name of a column, or a text with columns in braces: `"{Body} {Question}"`.
+        answer: the name of a column. A list is several right answers.
+        answer_after: the answer is what stands behind the last such text: `"####"`.
+        scorer: `exact`, `number`, `math`, `choice`, a function of (answer, row) as `module.function` or
+            `module:function`, or a column in braces that names one of the first four for each row.
         tolerance: of `number`, relative to the right answer.
     """
 
-    path: str
+    path: str = ""
     eval_path: str | None = None
+    hub: HubSet | None = None
     question: str = "question"
     answer: str = "answer"
+    answer_after: str | None = None
     scorer: str = "exact"
     tolerance: float = 1e-6
 
     def of_split(self, split: Split) -> str:
-        """Return the file that the rows of a split are in."""
-        if self.eval_path and split is Split.EVAL:
-            return self.eval_path
-        return self.path
+        """Return the file that the rows of a split are in; of a data set of the hub, its name and split."""
+        is_eval = split is Split.EVAL and self.sets_apart
+        if self.hub is None:
+            return self.eval_path if is_eval and self.eval_path else self.path
+        name = "/".join(filter(None, (self.hub.name, self.hub.config)))
+        return f"{name} ({self.hub.eval_split if is_eval else self.hub.split})"
+
+    @property
+    def sets_apart(self) -> bool:
+        """Whether the questions for evaluation are elsewhere than those for training."""
+        if self.hub is None:
+            return self.eval_path is not None
+        return self.hub.eval_split is not None
+
+    @property
+    def scorer_column(self) -> str | None:
+        """The column that names the scorer of each row; None where all have the same."""
+        match = _COLUMN.fullmatch(self.scorer)
+        return match[1] if match else None
 
 
-class Row(NamedTuple):
-    """A row of a file: its number, question and answer, and all of its columns."""
-
-    number: int
-    question: str
-    answer: str
-    columns: Mapping[str, Any]
+def columns_in(template: str) -> list[str]:
+    """Return the columns that stand in braces in a text; none if it is itself the name of a column."""
+    return _COLUMN.findall(template)
 
 
-class Rows(NamedTuple):
-    """The rows of a file, and the SHA-256 of its bytes."""
-
-    rows: tuple[Row, ...]
-    sha256: str
+def fill_in(template: str, texts: Mapping[str, str]) -> str:
+    """Return a template with the texts of its columns."""
+    return _COLUMN.sub(lambda match: texts[match[1]], template)
 
 
 def parse_file(task: str, value: object) -> QuestionFile:
@@ -85,27 +109,56 @@ def parse_file(task: str, value: object) -> QuestionFile:
         value = {"path": value}
     if not isinstance(value, Mapping):
         raise ConfigError(f"{place}: must be a path, or a mapping with `path`")
-    known = [field.name for field in fields(QuestionFile)]
-    for key in value:
-        if key not in known:
-            raise ConfigError(f"{place}: unknown key {key!r}{did_you_mean(str(key), known, _list_names(known))}")
-    if "path" not in value:
-        raise ConfigError(f"{place}: needs `path`, a file of JSON Lines, CSV or Parquet")
-    options = {key: option for key, option in value.items() if option is not None}
-    for key, option in options.items():
-        if key == "tolerance":
-            need_number(f"{place}.tolerance", option, at_least=0)
-        elif not isinstance(option, str) or not option:
-            raise ConfigError(f"{place}.{key}={option!r}: must be a text")
+    options = _options(place, value, QuestionFile)
+    if "tolerance" in options:
+        need_number(f"{place}.tolerance", options["tolerance"], at_least=0)
+    _need_texts(place, options, but=("tolerance", "hub"))
+    if "hub" in options:
+        options["hub"] = _parse_hub(f"{place}.hub", options["hub"])
+    if ("path" in options) == ("hub" in options):
+        raise ConfigError(f"{place}: needs either `path`, a file of JSON Lines, CSV or Parquet, or `hub`")
     if "scorer" in options:  # module:function means the same, and entries name it in one way
         options["scorer"] = options["scorer"].replace(":", ".")
     file = QuestionFile(**options)
-    if file.eval_path == file.path:
-        raise ConfigError(f"{place}.eval_path: is the file of `path`; leave it out to set an eighth of the rows apart")
-    if "tolerance" in options and file.scorer != "number":
-        raise ConfigError(f"{place}.tolerance: only scorer=number has one; scorer is {file.scorer}")
-    _check_scorer(place, file.scorer)
+    if file.hub and file.eval_path:
+        raise ConfigError(f"{place}.eval_path: goes with `path`; of a data set of the hub, name its `hub.eval_split`")
+    if file.sets_apart and file.of_split(Split.EVAL) == file.of_split(Split.TRAIN):
+        key, same = ("hub.eval_split", "hub.split") if file.hub else ("eval_path", "path")
+        raise ConfigError(f"{place}.{key}: is the same as `{same}`; leave it out to set an eighth of the rows apart")
+    if file.scorer_column is None:
+        if "tolerance" in options and file.scorer != "number":
+            raise ConfigError(f"{place}.tolerance: only scorer=number has one; scorer is {file.scorer}")
+        _check_scorer(place, file.scorer)
     return file
+
+
+def _options(place: str, value: Mapping[Any, Any], kind: type) -> dict[str, Any]:
+    """Return the keys of a mapping that are set. Raises ConfigError: it has one that is no field of `kind`."""
+    known = [field.name for field in fields(kind)]
+    for key in value:
+        if key not in known:
+            raise ConfigError(f"{place}: unknown key {key!r}{did_you_mean(str(key), known, _list_names(known))}")
+    return {key: option for key, option in value.items() if option is not None}
+
+
+def _need_texts(place: str, options: Mapping[str, Any], but: tuple[str, ...] = ()) -> None:
+    for key, option in options.items():
+        if key not in but and (not isinstance(option, str) or not option):
+            raise ConfigError(f"{place}.{key}={option!r}: must be a text")
+
+
+def _parse_hub(place: str, value: object) -> HubSet:
+    if isinstance(value, str):
+        value = {"name": value}
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{place}={value!r}: must be the name of a data set, or {{name, config, split, eval_split}}")
+    options = _options(place, value, HubSet)
+    _need_texts(place, options)
+    if "name" not in options:
+        raise ConfigError(f"{place}: needs `name`, the data set's on the hub (OWNER/NAME)")
+    if importlib.util.find_spec("datasets") is None:
+        raise ConfigError(f"{place}: needs the package datasets (pip install 'rg_env[hub]')")
+    return HubSet(**options)
 
 
 def _list_names(names: list[str]) -> str:
@@ -144,164 +197,3 @@ def allow_modules(names: Iterable[str]) -> None:
 def is_allowed(scorer: str) -> bool:
     """Return whether an entry, which may come from anywhere, may have its answers scored by this function."""
     return scorer in OWN_SCORERS or scorer in _allowed or scorer.rpartition(".")[0] in _allowed
-
-
-# -- reading
-
-
-def read_rows(task: str, file: QuestionFile, split: Split) -> Rows:
-    """Return the rows of the file of a split, whichever split their questions belong to.
-
-    Raises:
-        ConfigError: the file cannot be read, or a row is wrong; with the number of the first.
-    """
-    path = Path(file.of_split(split))
-    try:
-        stat = path.stat()
-    except OSError as error:
-        from rg_env.hints import file_beside
-
-        hint = file_beside(path, _READERS)
-        raise ConfigError(f"tasks.{task}.file: {path} cannot be read: {error.strerror}{hint}") from None
-    if path.is_dir():
-        raise ConfigError(f"tasks.{task}.file: {path} is a folder; name a file in it")
-    # Size and time of change are arguments only so that the cache does not keep an older content.
-    return _read(task, file, path, (stat.st_size, stat.st_mtime_ns))
-
-
-@functools.lru_cache(_KEPT_READ)
-def _read(task: str, file: QuestionFile, path: Path, version: tuple[int, int]) -> Rows:
-    place = f"tasks.{task}.file: {path}"
-    rows: list[Row] = []
-    faults: list[str] = []
-    try:
-        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-        for number, columns in _reader_of(place, path)(path):
-            try:
-                rows.append(_check_row(number, columns, file))
-            except ValueError as fault:
-                # All rows are read before the first fault is raised: the message says how many more there are.
-                faults.append(f"row {number}: {one_line(fault)}")
-    except UnicodeDecodeError:
-        raise ConfigError(f"{place} is not in UTF-8; save it in that encoding") from None
-    except (OSError, csv.Error) as error:
-        after = ""
-        if rows:
-            after = f" after row {len(rows)}"
-        raise ConfigError(f"{place} cannot be read{after}: {describe(error)}") from None
-    if faults:
-        more = ""
-        if len(faults) > 1:
-            more = f" (and {counted(len(faults) - 1, 'more row')})"
-        raise ConfigError(f"{place}: {faults[0]}{more}")
-    if not rows:
-        raise ConfigError(f"{place} has no rows")
-    # Not a fault: a question may be repeated on purpose.
-    repeated = len(rows) - len({row.question.strip() for row in rows})
-    if repeated:
-        logger.warning("{}: {} of {} rows repeat the question of an earlier row", place, repeated, len(rows))
-    return Rows(tuple(rows), sha256)
-
-
-def _reader_of(place: str, path: Path) -> Callable[[Path], Iterator[tuple[int, object]]]:
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise ConfigError(f"{place}: must end with .jsonl, .csv or .parquet")
-    return reader
-
-
-def _json_lines(path: Path) -> Iterator[tuple[int, object]]:
-    # The encoding drops the byte order mark that some programs write.
-    with path.open(encoding="utf-8-sig") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError):  # the caller counts it with the other wrong rows
-                yield number, None
-
-
-def _csv_rows(path: Path) -> Iterator[tuple[int, object]]:
-    with path.open(encoding="utf-8-sig", newline="") as lines:
-        yield from enumerate(csv.DictReader(lines), 1)
-
-
-def _parquet_rows(path: Path) -> Iterator[tuple[int, object]]:
-    import polars as pl
-
-    try:
-        frame = pl.read_parquet(path)
-    except pl.exceptions.PolarsError as error:
-        raise OSError(f"no Parquet file, or a damaged one ({one_line(error, 200)})") from None
-    yield from enumerate(frame.iter_rows(named=True), 1)
-
-
-_READERS: Mapping[str, Callable[[Path], Iterator[tuple[int, object]]]] = {
-    ".jsonl": _json_lines,
-    ".ndjson": _json_lines,
-    ".csv": _csv_rows,
-    ".parquet": _parquet_rows,
-}
-"""What reads a file, by its ending."""
-
-
-def _check_row(number: int, columns: object, file: QuestionFile) -> Row:
-    """Return a row with question and answer. Raises ValueError: why it is none."""
-    if not isinstance(columns, Mapping):
-        raise ValueError("is not a JSON object")
-    if None in columns:  # where csv keeps what is left over
-        raise ValueError("has more values than there are columns: put a text that has commas in double quotes")
-    # The commonest mistake first: columns that are called otherwise.
-    for setting, column in (("question", file.question), ("answer", file.answer)):
-        if column not in columns:
-            from rg_env.hints import missing_column
-
-            raise ValueError(missing_column(setting, column, columns))
-    question, answer = columns[file.question], columns[file.answer]
-    for column in (file.question, file.answer):
-        if columns[column] is None:
-            raise ValueError(f"{column} is empty")
-    if not isinstance(question, str):
-        raise ValueError(f"{file.question} is not a text but {type(question).__name__}")
-    if not isinstance(answer, (str, int, float)) or isinstance(answer, bool):
-        raise ValueError(f"{file.answer} is not a text or a number but {type(answer).__name__}")
-    answer = str(answer)
-    for column, text in ((file.question, question), (file.answer, answer)):
-        if not text.strip():
-            raise ValueError(f"{column} is empty")
-        if not text.isascii():
-            text.encode()  # raises for half of a surrogate pair, which no tokenizer takes
-    if file.scorer == "number" and read_number(answer) is None:
-        raise ValueError(f"{file.answer} is not a number: {answer[:40]!r} (scorer: number)")
-    return Row(number, question, answer, columns)
-
-
-# -- numbers
-
-
-_DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3}){1,100}|[0-9]{1,400})"
-_NUMBER = re.compile(rf"([+-]?(?:{_DIGITS}(?:\.[0-9]{{0,400}})?|\.[0-9]{{1,400}}))(?:[eE]([+-]?[0-9]{{1,3}}))?")
-_FRACTION = re.compile(rf"([+-]?{_DIGITS})\s?/\s?({_DIGITS})")
-
-
-def read_number(text: str) -> Fraction | None:
-    """Return the number that a text is, exactly; None for any other text. In time linear in its length.
-
-    >>> read_number("1,234.50"), read_number(" -3/4 "), read_number("2e3"), read_number("7 apples")
-    (Fraction(2469, 2), Fraction(-3, 4), Fraction(2000, 1), None)
-    """
-    # Matched before it is converted: Fraction takes minutes for `1e999999999`, and int refuses 5,000 digits.
-    text = text.strip().replace("\u2212", "-")
-    if match := _FRACTION.fullmatch(text):
-        above, below = (int(part.replace(",", "")) for part in match.groups())
-        return Fraction(above, below) if below else None
-    if match := _NUMBER.fullmatch(text):
-        power = Fraction(10) ** int(match[2] or 0)
-        return Fraction(match[1].replace(",", "")) * power
-    return None
-
-
-def is_close(number: Fraction, right: Fraction, tolerance: float) -> bool:
-    """Return whether a number differs from the right one by at most `tolerance`, relative to the right one."""
-    return abs(number - right) <= Fraction(tolerance) * abs(right)

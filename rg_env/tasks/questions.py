@@ -1,15 +1,15 @@
 """The items of a file of questions.
 
-Invariant: the item of an index is a pure function of (seed, split, task, index) and of the file's bytes. Splits share
-no question. An item's id carries the row's number and a hash of the file, so that it names no other question after the
-file has changed.
+Invariant: the item of an index is a pure function of (seed, split, task, index), of the files of the mix and of the
+rows that are left out. Splits share no question, whichever file and task of the mix has it (`same_question`). An item's
+id carries the row's number and a hash of the file, so that it names no other question after the file has changed.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from loguru import logger
@@ -17,10 +17,10 @@ from loguru import logger
 from rg_env.choices import Split
 from rg_env.errors import ConfigError
 from rg_env.tasks.entry_json import encode_entry
-from rg_env.tasks.item import SCORER_KEY, Item, ItemId
-from rg_env.tasks.items import hash64, split_of
+from rg_env.tasks.item import SCORER_KEY, Item, ItemId, hash64, same_question, split_of_row
 from rg_env.tasks.mix import TaskMix
-from rg_env.tasks.question_file import OWN_SCORERS, QuestionFile, Row, Rows, read_rows
+from rg_env.tasks.question_file import OWN_SCORERS, QuestionFile
+from rg_env.tasks.question_rows import Row, listed_options, read_rows
 from rg_env.wording import counted
 
 _MARK_DIGITS = 8
@@ -32,8 +32,13 @@ class QuestionStream:
     Args:
         task: the name that the mix gives the file.
         seed: of the order of the rows.
+        files: those of the mix, by task: what any of them evaluates is not trained on.
+        left_out: numbers of rows that are not asked (`rg_env.scoring.audit`).
         prompt_length: (task, question) → length of the prompt in tokens; None: any length is accepted.
         max_prompt_length: in tokens.
+
+    Attributes:
+        left_out: how many rows of the split are not asked.
 
     Raises:
         ConfigError: a row is wrong or its prompt is too long, or there is no row for this split.
@@ -46,13 +51,18 @@ class QuestionStream:
         seed: int,
         split: Split,
         *,
+        files: Mapping[str, QuestionFile] | None = None,
+        left_out: Collection[int] = (),
         prompt_length: Callable[[str, str], int] | None = None,
         max_prompt_length: int | None = None,
     ) -> None:
         self.task, self.file, self.seed, self.split = task, file, seed, split
         read = read_rows(task, file, split)
         self._mark = read.sha256[:_MARK_DIGITS]
-        self.rows = _rows_of_split(task, file, split, read)
+        self.rows = _rows_of_split(task, file, split, files or {})
+        of_split = len(self.rows)
+        self.rows = [row for row in self.rows if row.number not in left_out]
+        self.left_out = of_split - len(self.rows)
         if prompt_length is not None and max_prompt_length is not None:
             self._check_lengths(prompt_length, max_prompt_length)
 
@@ -74,7 +84,7 @@ class QuestionStream:
     def at(self, position: int) -> Item:
         """Return the item of a position in the file's order, counted from 0."""
         row = self.rows[position]
-        entry = {"question": row.question, "answer": row.answer, "metadata": self._metadata(row)}
+        entry = entry_of(self.task, self.file, row)
         split = self.split.value
         item_id = ItemId(self.task, split, seed=0, number=row.number, options=self._mark)
         return Item(
@@ -104,15 +114,6 @@ class QuestionStream:
                 return self.at(position)
         raise ConfigError(f"{parts}: {path} has no row {parts.number} in the {self.split} split")
 
-    def _metadata(self, row: Row) -> dict[str, Any]:
-        metadata = {"source_dataset": self.task, "source_index": row.number, SCORER_KEY: self.file.scorer}
-        if self.file.scorer == "number":
-            metadata["tolerance"] = self.file.tolerance
-        if self.file.scorer not in OWN_SCORERS:
-            # As JSON has it, also in training: the function gets the same from a dump or the server.
-            metadata["row"] = json.loads(json.dumps(row.columns, default=str))
-        return metadata
-
     @functools.lru_cache(maxsize=2)  # noqa: B019  (two lists, for as long as the stream lives)
     def _order(self, turn: int) -> Sequence[int]:
         """Return the places of all rows in the order of a pass."""
@@ -133,33 +134,63 @@ class QuestionStream:
             )
 
 
-def _rows_of_split(task: str, file: QuestionFile, split: Split, read: Rows) -> Sequence[Row]:
-    if file.eval_path is None:
-        # Without a file for evaluation, the same rule as for drawn items takes a part of the rows.
-        rows = [row for row in read.rows if split_of(task, row.question) is split]
-        if not rows and split is Split.EVAL:
+def entry_of(task: str, file: QuestionFile, row: Row) -> dict[str, Any]:
+    """Return a row as an entry of Reasoning Gym, with what its scorer needs in the metadata."""
+    metadata: dict[str, Any] = {"source_dataset": task, "source_index": row.number, SCORER_KEY: row.scorer}
+    if row.scorer == "number":
+        metadata["tolerance"] = file.tolerance
+    if len(row.answers) > 1:
+        metadata["answers"] = list(row.answers)
+    if row.scorer == "exact" and row.is_number:
+        metadata["answer_is_number"] = True  # 27.0 and 27 are the same then
+    if row.scorer == "choice":
+        metadata["options"] = dict(row.options) or listed_options(row.columns)
+    if row.scorer not in OWN_SCORERS:
+        # As JSON has it, also in training: the function gets the same from a dump or the server.
+        metadata["row"] = json.loads(json.dumps(row.columns, default=str))
+    return {"question": row.question, "answer": row.answer, "metadata": metadata}
+
+
+def _rows_of_split(task: str, file: QuestionFile, split: Split, files: Mapping[str, QuestionFile]) -> Sequence[Row]:
+    name_of_file, rows = file.of_split(split), list(read_rows(task, file, split).rows)
+    if split is Split.EVAL:
+        evaluated = _evaluated(task, file)
+        kept = [row for row in rows if same_question(row.question) in evaluated]
+        if not kept:
             raise ConfigError(
-                f"tasks.{task}.file: none of the {len(read.rows)} rows of {file.path} falls into the part for "
+                f"tasks.{task}.file: none of the {len(rows)} rows of {name_of_file} falls into the part for "
                 "evaluation; name a file for it as `eval_path`"
             )
-        if not rows:
-            raise ConfigError(f"tasks.{task}.file: all rows of {file.path} fall into the part for evaluation")
-        return rows
-    if split is Split.EVAL:
-        return read.rows
-    # By their questions: the same answer may be written in two ways.
-    evaluated = {row.question.strip() for row in read_rows(task, file, Split.EVAL).rows}
-    rows = [row for row in read.rows if row.question.strip() not in evaluated]
-    if len(rows) < len(read.rows):
-        _say_shared(task, len(read.rows) - len(rows), file.path, file.eval_path)
+        return kept
+    # Its own comes first: without `eval_path`, it is no news that a part of its rows is set apart.
+    for name, other in ({task: file} | dict(files)).items():
+        evaluated = _evaluated(name, other)
+        kept = [row for row in rows if same_question(row.question) not in evaluated]
+        if len(kept) < len(rows) and (name != task or file.sets_apart):
+            _say_shared(task, len(rows) - len(kept), name_of_file, other.of_split(Split.EVAL))
+        rows = kept
     if not rows:
-        raise ConfigError(f"tasks.{task}.file: every question of {file.path} is also in {file.eval_path}")
+        raise ConfigError(
+            f"tasks.{task}.file: every question of {name_of_file} is evaluated, so none is left to train on: name "
+            "other questions for evaluation (`eval_path`)"
+        )
     return rows
+
+
+@functools.lru_cache(8)
+def _evaluated(task: str, file: QuestionFile) -> frozenset[str]:
+    """Return the questions that a file evaluates: all of `eval_path`, or a part of `path`."""
+    questions = {same_question(row.question) for row in read_rows(task, file, Split.EVAL).rows}
+    if not file.sets_apart:
+        # The same rule as for drawn items takes a part of the rows.
+        return frozenset(question for question in questions if split_of_row(question) is Split.EVAL)
+    return frozenset(questions)
 
 
 @functools.cache  # once per process, however many data sets have the same mix
 def _say_shared(task: str, count: int, path: str, eval_path: str) -> None:
-    logger.warning("task {}: {} rows of {} are also in {}, and are not trained on", task, count, path, eval_path)
+    line = "task {}: {} rows of {} are evaluated ({}), and are not trained on"
+    logger.warning(line, task, count, path, eval_path)
 
 
 def hashes_of(tasks: Any, manifest: Mapping[str, Any] | None = None) -> dict[str, dict[str, str]]:
@@ -179,7 +210,7 @@ def hashes_of(tasks: Any, manifest: Mapping[str, Any] | None = None) -> dict[str
         # A file that is new in the mix is no change of an old one.
         if isinstance(before, Mapping) and before.get(task) not in (None, hashes[task]):
             raise ConfigError(
-                f"tasks.{task}.file: {file.path} or its eval_path has changed since this run began: give it its old "
-                "content, or start anew under another name"
+                f"tasks.{task}.file: {file.of_split(Split.TRAIN)} or what it evaluates has changed since this run "
+                "began: give it its old content, or start anew under another name"
             )
     return hashes

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rg_env.attack.attack_run import Hole, attack_tasks
+from rg_env.attack.attacks import attacks
 from rg_env.attack.learned import learned_rules
 
 Make = Callable[[random.Random], tuple[str, str]]
@@ -72,5 +73,9 @@ def test_a_file_of_questions_is_attacked(tmp_path: Path) -> None:
     assert {hit.hole for hit in attacked.hits} == {Hole.OFTEN_RIGHT}
     assert any("the number of `1 1`" in hit.attack for hit in attacked.hits)
     path.write_text("\n".join(["question,answer", *(f"What is {n} + {n * n}?,{n * n + n}" for n in range(30))]))
-    (attacked,) = attack_tasks(f"sums: {{file: {{path: {path}, scorer: number}}}}")
+    told: list[tuple[str, int, int]] = []
+    spec = f"sums: {{file: {{path: {path}, scorer: number}}}}"
+    (attacked,) = attack_tasks(spec, advance=lambda *progress: told.append(progress))
+    # It is said how far a task is, and that the audit's junk is tried, too.
+    assert told[0][:2] == ("sums", 0) and told[-1][2] == len(told) > len(attacks("", ()))
     assert (attacked.fails, attacked.problem) == (True, "")  # the sum of the numbers

@@ -38,7 +38,8 @@ def test_a_response_and_its_request():
 
 
 def test_passing_trouble_is_tried_again():
-    for trouble in (error(429, "slow down"), error(503, "later"), Answer(CUT)):
+    in_body = Answer(200, {"error": {"message": "the provider is busy", "code": 429}})
+    for trouble in (error(429, "slow down"), error(503, "later"), in_body, Answer(CUT)):
         with serving(lambda number, body, trouble=trouble: trouble if number < 2 else RIGHT) as server:
             (response,) = ask(server)
         assert (response.failure, len(server.requests)) == (None, 3)
@@ -53,6 +54,9 @@ def test_passing_trouble_is_tried_again():
         (Answer(CUT), "Connection error"),
         (Answer(200, {"choices": [], "object": "chat.completion"}), "no choices"),
         (Answer(200, {}), "no choices"),
+        (Answer(200, {"error": {"message": f"no credits for {KEY}", "code": 402}}), "402: no credits for ***"),
+        (Answer(200, {"error": "overloaded"}), "overloaded"),
+        (Answer(200, {"choices": [{"message": {"content": "<answer>2"}, "error": {"message": "cut"}}]}), "cut"),
         (Answer(200, b"<html>", {"content-type": "text/html"}), "the reply is not JSON: '<html>'"),
         (Answer(200, b"<html>"), "the reply is not JSON: '<html>'; the address of an API mostly ends in /v1"),
         (Answer(200, b'{"choices": [', {}), "the reply is not JSON"),
@@ -122,6 +126,25 @@ def test_reasoning_that_comes_apart_is_the_think_block_and_an_opened_one_is_noti
     assert [reply.reasoning_apart for reply in (apart, continued, cut, nothing)] == [True, True, True, False]
     assert (nothing.text, nothing.completion_tokens) == ("", None)
     assert [reply.think_opened for reply in (apart, continued, opened)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("content", "message", "text"),
+    [
+        ([{"type": "text", "text": "<think>so</think>"}, {"type": "text", "text": "<answer>2</answer>"}], {}, None),
+        ([{"type": "thinking", "thinking": [{"type": "text", "text": "so"}]}, "<answer>2</answer>"], {}, None),
+        ([{"type": "reasoning", "text": "so"}, {"type": "output_text", "text": "<answer>2</answer>"}], {}, None),
+        ("<answer>2</answer>", {"reasoning_content": [{"type": "text", "text": "so"}]}, None),
+        ("<answer>2</answer>", {"reasoning": {"text": "so"}}, None),
+        ([], {}, ""),
+        ([None, 5, {"type": "image"}, [[[[["deep"]]]]]], {}, ""),
+    ],
+)
+def test_content_in_parts_is_joined_and_a_part_of_reasoning_is_reasoning(content, message, text):
+    with serving(lambda number, body: completion(content, **message)) as server:
+        (reply,) = ask(server)
+    assert reply.text == ("<think>so</think><answer>2</answer>" if text is None else text)
+    assert reply.failure is None
 
 
 def test_a_model_that_wants_the_newer_name_of_the_limit_gets_it():

@@ -19,6 +19,7 @@ def test_an_episode_has_one_answer_and_is_known_by_its_id(scorer: Scorer) -> Non
         for action, reward in (
             ({"answer": item.entry["answer"]}, 1.0),
             ({"response": f"It is \\boxed{{{item.entry['answer']}}}."}, 1.0),
+            ({"response": f"\\boxed{{-1}}, no: \\boxed{{{item.entry['answer']}}}."}, 1.0),  # the last one
             ({"answer": "certainly wrong"}, 0.0),
         ):
             start = (await client.post("/reset", json={"index": 3})).json()

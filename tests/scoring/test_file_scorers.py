@@ -27,19 +27,43 @@ def entry(scorer: str, answer: str, **metadata: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "right", "scores"),
     [
-        ("exact", "Paris ", {"Paris": 1, " Paris\n": 1, "paris": 0, "Paris.": 0}),
+        ("exact", "Paris ", {"Paris": 1, " Paris\n": 1, "paris": 0, "Paris.": 1}),
         ("number", "1,000", {"1000": 1, "1e3": 1, "1000.0005": 1, "1000.1": 0, "one thousand": 0, "1/0": 0}),
-        ("number", "0.5", {"1/2": 1, ".5": 1, "0.5 m": 0, "1e-999999999": 0}),
+        ("number", "0.5", {"1/2": 1, ".5": 1, "0.5 m": 1, "0.5x": 0, "1e-999999999": 0}),
+        ("exact", "caf\u00e9\r\n1 2", {"cafe\u0301\n1 2": 1, "`caf\u00e9\n1\u00a02`": 1, "cafe\n1 2": 0}),
         ("math", "\\frac{1}{2}", {"0.5": 1, "1/2": 1, "2": 0, "": 0}),
+        ("choice", "(B)", {"B": 1, "b) two": 1, "two": 1, "A": 0, "A, B": 0, "B) one": 0}),
     ],
 )
 def test_our_scorers(scorer: Scorer, kind: str, right: str, scores: dict[str, float]) -> None:
     if kind == "math":
         pytest.importorskip("math_verify")
-    question = entry(kind, right, tolerance=1e-6)
+    question = entry(kind, right, tolerance=1e-6, options=["one", "two"])
     for answer, score in scores.items():
         scored = scorer.score_answer(question, answer)
         assert (scored.score, scored.raw, scored.tagged, scored.status) == (score, score, score, "ok"), answer
+
+
+def test_a_column_of_numbers_is_compared_as_numbers(scorer: Scorer) -> None:
+    for answer in ("27", "27.0", "27 miles", "2.7e1"):
+        assert scorer.score_answer(entry("exact", "27.0", answer_is_number=True), answer).score == 1
+    assert scorer.score_answer(entry("exact", "27.0"), "27").score == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "right", "why"),
+    [
+        ("number", "72", "is not a number"),
+        ("math", "72", "is not an expression"),
+        ("choice", "B", "names none of the options, or several"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_wrong_and_says_so(scorer: Scorer, kind: str, right: str, why: str) -> None:
+    if kind == "math":
+        pytest.importorskip("math_verify")
+    scored = scorer.score_answer(entry(kind, right), "4\n72")
+    assert (scored.score, scored.raw, scored.status, scored.detail) == (0.0, 0.0, "ok", why)
+    assert scorer.score_answer(entry(kind, right), right).detail == ""
 
 
 def test_a_function_of_the_users_gets_answer_and_row(scorer: Scorer, tmp_path: Any) -> None:

@@ -12,7 +12,7 @@ from rg_env.analysis.reparse import reparse, without_think
 from rg_env.choices import ResponseFormat
 from rg_env.errors import ConfigError
 from rg_env.scoring import ParsedResponse, Scorer, Violation, parse_response
-from rg_env.scoring.parse import canonical
+from rg_env.scoring.formatting import canonical
 
 V = Violation
 LENIENT = ResponseFormat.LENIENT

@@ -137,6 +137,11 @@ def _notes(dump: Dump, measured: Measured) -> Iterator[str]:
         yield f"Statistics and charts come from the ledger{whole[dump.has_every_group]}."
     for sentence in dump.never_saved:
         yield f"{sentence}."
+    for run in dump.runs:
+        suite = (run.manifest or {}).get("suite")
+        if isinstance(suite, Mapping) and suite.get("left_out"):
+            asked, left_out = suite.get("questions"), suite["left_out"]
+            yield f"{run.model}: {asked} of {asked + left_out} questions; the answers of the others failed the audit."
     for symptom in read_symptoms(dump):
         # Of several runs each begins with the run's name, which stays as it is.
         if len(dump.runs) == 1:

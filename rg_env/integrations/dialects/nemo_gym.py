@@ -2,11 +2,13 @@ r"""NeMo Gym's resources server: rows of its Reasoning Gym data, verified.
 
 An answer block counts, as in the lenient format. Without one, it is NeMo Gym's rule (0.7.0,
 `resources_servers/reasoning_gym/app.py`): the first `\boxed{…}`, up to its first closing brace, or else the whole text.
+So `\boxed{\frac{1}{2}}` is wrong, as it is there; the other dialects take the last box, to the brace that closes it.
 The sample is masked where the score says nothing about the answer (`AnswerScore.excused`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -17,6 +19,14 @@ from pydantic import BaseModel
 from rg_env.integrations.desk import Desk, RefusedError, find_item
 from rg_env.integrations.reply import Reply
 from rg_env.scoring import Status
+
+_BOXED = re.compile(r"\\boxed\{([^}]+)\}")
+
+
+def first_boxed(text: str) -> str | None:
+    """Return what NeMo Gym finds in a text: the first box, up to the first closing brace."""
+    boxed = _BOXED.search(text)
+    return boxed[1] if boxed else None
 
 
 class VerifiedRow(BaseModel):
@@ -65,7 +75,7 @@ async def verify(desk: Desk, body: dict[str, Any]) -> dict[str, Any]:
         raise RefusedError(422, "a row needs `question`, `answer`, `metadata` and `response`, as in NeMo Gym's data")
     item = await find_item(desk, {name: body.get(name) for name in ("question", "answer", "metadata")})
     text = _text_of(body["response"])
-    result = await desk.score_free_text(item, text)
+    result = await desk.score_free_text(item, text, first_boxed)
     scored = result.scored
     # A rejected answer has a score: it is wrong. With any other status but ok, no scorer gave one.
     failed = scored.status not in (Status.OK, Status.REJECTED)

@@ -1,0 +1,473 @@
+r"""The audit of a file of questions: is each right answer paid by its own scorer, and is junk not?
+
+A file whose answers are not what its scorer reads trains on zeros, and nothing else says so. Rows that fail are left
+out and named. If they are more than a twentieth, the file is refused, with the key to change.
+
+| tried | fails if |
+|---|---|
+| the row's own answer, inside the format | it is not solved |
+| `x=x`, `0`, `\emptyset`, …, the answer without its last letter, three answers of other rows | one is solved |
+| the answer itself | nobody would answer so: sentences, `####`, tags, NaN, more characters than an answer may have |
+
+Invariant: which rows are left out depends on the file, its settings and the scorers alone, so every process leaves out
+the same ones. Not covered: whether an answer is right. A function of the user's decides itself what it pays: its rows
+are tried, and nothing is left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
+from enum import Enum
+from itertools import batched
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from loguru import logger
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from rg_env.atomic import new_file
+from rg_env.choices import ResponseFormat, Split
+from rg_env.errors import ConfigError
+from rg_env.output import console, print_error
+from rg_env.runner.caller_guarded import guarded
+from rg_env.runner.machine import usable_cores
+from rg_env.scoring.audit_rows import SOLVED, How, Tried, junk_for, other_spelling, response_with, try_rows
+from rg_env.scoring.scorer import Scorer
+from rg_env.scoring.types import ScorerConfig
+from rg_env.tasks.item import SCORER_KEY, hash64
+from rg_env.tasks.mix import TaskMix
+from rg_env.tasks.question_file import OWN_SCORERS, QuestionFile
+from rg_env.tasks.question_rows import Row, read_rows
+from rg_env.tasks.questions import entry_of
+
+MOST_LEFT_OUT = 0.05
+"""A file with a larger share of rows that fail is refused."""
+_JUNK_ROWS = 1000
+"""Rows with `math` on which junk is tried, chosen by hash: an answer takes milliseconds."""
+_USER_ROWS = 20
+"""Rows with a function of the user's that are tried."""
+_IN_THIS_PROCESS = 300
+"""So many rows are tried without other processes, if their scorers evaluate nothing: a process takes longer."""
+_BATCH = 250
+_BATCH_OF_MATH = 25
+"""Rows that a process tries."""
+_BATCH_SECONDS = 20.0
+_KEPT_FROM = 1.0
+"""An audit that took more seconds is kept in the user's cache."""
+_SAID_EVERY = 20.0
+_NAMED_ROWS = 3
+_SHOWN = 30
+_WARM_UP = Tried(
+    1, {"question": "?", "answer": "x+1", "metadata": {"source_dataset": "warm_up", SCORER_KEY: "math"}}, ("x+1",), ()
+)
+"""sympy imports much with its first expression."""
+_LIBRARIES = ("math-verify", "latex2sympy2_extended", "sympy")
+
+
+class Rule(Enum):
+    """Why a row is left out, and which key of the file to change."""
+
+    HASHES = ("contains ####", "set answer_after: '####'")
+    BOXED = ("contains \\boxed{", "set answer_after: '\\boxed{'")
+    TAGS = ("contains a tag of the format", "set answer_after: '<answer>', or name another column as `answer`")
+    SENTENCES = (
+        "is text of several lines or sentences",
+        "name the column of the short answer as `answer`, or cut it with `answer_after`",
+    )
+    TOO_LONG = ("is longer than scorer.max_answer_chars", "name the column of the short answer as `answer`")
+    NO_NUMBER = ("is NaN or infinite", "remove these rows")
+    SPELLING = ("is not paid in another spelling", "set scorer: number")
+    UNPAID = ("is not paid by its own scorer", "")
+    JUNK = ("is paid for junk, too", "")
+
+    def __init__(self, words: str, cure: str) -> None:
+        self.words, self.cure = words, cure
+
+
+_OTHER_SCORERS = {
+    "exact": "set scorer: number or math",
+    "number": "set scorer: math or exact",
+    "math": "set scorer: exact or number",
+    "choice": "put the options into the question ('{question}\\n{options}'), or set scorer: exact",
+}
+
+
+class Fault(NamedTuple):
+    """A row that fails: its number, the rule, and the text that shows it."""
+
+    row: int
+    rule: Rule
+    text: str
+
+
+class Audit(NamedTuple):
+    """The result of a file.
+
+    Attributes:
+        rows: in the file.
+        tried: rows whose own answers were tried; `with_junk`: those on which junk was tried as well.
+        faults: in order of the rows.
+        is_advice: nothing is left out, because the user's function scores.
+    """
+
+    rows: int
+    tried: int
+    with_junk: int
+    faults: tuple[Fault, ...]
+    is_advice: bool = False
+
+    @property
+    def left_out(self) -> frozenset[int]:
+        """The numbers of the rows that are left out."""
+        if self.is_advice:
+            return frozenset()
+        return frozenset(fault.row for fault in self.faults)
+
+    @property
+    def is_refused(self) -> bool:
+        return len(self.left_out) > MOST_LEFT_OUT * self.rows
+
+
+def left_out(
+    task: str,
+    file: QuestionFile,
+    split: Split,
+    settings: ScorerConfig | None = None,
+    format: str = ResponseFormat.STRICT,
+) -> frozenset[int]:
+    """Return the numbers of the rows that are left out of the file of a split. Says which ones, once per process.
+
+    Raises:
+        ConfigError: there are too many, or the file cannot be read.
+    """
+    audit = audit_of(task, file, split, settings, format)
+    _say(f"tasks.{task}.file: {file.of_split(split)}", file.scorer, audit)
+    return audit.left_out
+
+
+def left_out_of_mix(
+    tasks: Any,
+    settings: ScorerConfig,
+    format: str,
+    manifest: Mapping[str, Any] | None = None,
+    splits: Iterable[Split] = tuple(Split),
+) -> dict[str, dict[str, list[int]]]:
+    """Return the rows that are left out of the files of a mix, by task and split, for the manifest of a run.
+
+    Args:
+        manifest: that of the run, if it is continued.
+
+    Raises:
+        ConfigError: others were left out when the run began.
+    """
+    noted: dict[str, dict[str, list[int]]] = {}
+    for task, file in TaskMix.parse(tasks).files.items():
+        of_file = {}
+        for split in splits:
+            if numbers := left_out(task, file, split, settings, format):
+                of_file[split.value] = sorted(numbers)
+        if of_file:
+            noted[task] = of_file
+    before = (manifest or {}).get("questions_left_out")
+    if before is not None and before != noted:
+        raise ConfigError(
+            "the rows of a file of questions that are left out are not those of the time when this run began: use the "
+            "same scorers, or start anew under another name"
+        )
+    return noted
+
+
+def audit_of(
+    task: str,
+    file: QuestionFile,
+    split: Split,
+    settings: ScorerConfig | None = None,
+    format: str = ResponseFormat.STRICT,
+) -> Audit:
+    """Return the audit of the file of a split; from the user's cache, if it is there.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    settings = settings or ScorerConfig()
+    how = How(settings.max_answer_chars, settings.normalize, str(format))
+    return _audit(task, file, split, read_rows(task, file, split).sha256, how, settings.timeout)
+
+
+@functools.lru_cache(16)
+def _audit(task: str, file: QuestionFile, split: Split, sha256: str, how: How, timeout: float) -> Audit:
+    read = read_rows(task, file, split)
+    # A column names ours only.
+    is_users = file.scorer_column is None and file.scorer not in OWN_SCORERS
+    kept = _cache_of(file, sha256, how)
+    if (found := _read_cache(kept)) is not None:
+        return found
+    # First what a look at the answer says; the others are tried.
+    faults, left = [], []
+    for row in read.rows:
+        rule = None if is_users else _rule_of_answer(row.answer, how.longest)
+        if rule:
+            faults.append(Fault(row.number, rule, row.answer[:_SHOWN]))
+        else:
+            left.append(row)
+    tried = _to_try(task, file, left)
+    began = time.monotonic()
+    if is_users:
+        faults += _try_users(tried, how, timeout)
+    else:
+        with_junk = sum(bool(row.junk) for row in tried)
+        what = f"{task}: trying {len(tried):,} answers of {file.of_split(split)}"
+        if with_junk < len(tried):
+            what += f", junk on {with_junk:,} of the rows"
+        faults += _try(tried, how, timeout, what)
+    faults.sort(key=lambda fault: fault.row)
+    audit = Audit(len(read.rows), len(tried), sum(bool(row.junk) for row in tried), tuple(faults), is_users)
+    if time.monotonic() - began > _KEPT_FROM:
+        _write_cache(kept, audit)
+    return audit
+
+
+# -- what a look at the answer says
+
+_TAG = re.compile(r"</?(?:think|answer)>")
+_END_OF_SENTENCE = re.compile(r"[^\W\d_]{4,}[.!?][\"')]?\s+[\"'(]?[^\W\d_a-z]|[。！？]\s*\S|\n")
+_COMMAND = re.compile(r"\\(?:begin|end)\{\w+\*?\}|\\[A-Za-z]+")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_LEAST_WORDS = 5
+
+
+def _rule_of_answer(answer: str, longest: int) -> Rule | None:
+    """Return why nobody would give this answer; None if somebody might."""
+    if "####" in answer:
+        return Rule.HASHES
+    if _TAG.search(answer):
+        return Rule.TAGS
+    if "\\boxed{" in answer:
+        return Rule.BOXED
+    if len(answer) > longest:
+        return Rule.TOO_LONG
+    if answer.casefold().lstrip("+-") in ("nan", "inf", "infinity"):
+        return Rule.NO_NUMBER
+    # A grid, a matrix or a list may have lines, too: several of them are a text only if it has words.
+    plain = _COMMAND.sub(" ", answer)
+    if _END_OF_SENTENCE.search(plain) and len(_WORD.findall(plain)) >= _LEAST_WORDS:
+        return Rule.SENTENCES
+    return None
+
+
+# -- what is tried
+
+
+def _to_try(task: str, file: QuestionFile, rows: Sequence[Row]) -> list[Tried]:
+    """Return what is tried on the rows. Which of them, and which answers of others, a hash decides."""
+    in_turn = sorted(rows, key=lambda row: hash64("audit", row.question))
+    golds = list(dict.fromkeys(row.answer for row in in_turn))
+    tried, math_rows = [], 0
+    for row in in_turn:
+        is_ours = row.scorer in OWN_SCORERS
+        if not is_ours and len(tried) == _USER_ROWS:
+            break
+        own = list(row.answers)
+        if is_ours and (other := other_spelling(row)):
+            own.append(other)
+        junk: tuple[str, ...] = ()
+        math_rows += row.scorer == "math"
+        if row.scorer != "math" or math_rows <= _JUNK_ROWS:
+            start = hash64("junk", row.question) % len(golds)
+            junk = junk_for(row, [golds[(start + step) % len(golds)] for step in range(min(12, len(golds)))])
+        tried.append(Tried(row.number, entry_of(task, file, row), tuple(own), junk))
+    return tried
+
+
+def _try(rows: Sequence[Tried], how: How, timeout: float, what: str) -> list[Fault]:
+    """Try the rows by our scorers, here or in processes, many to each."""
+    by_number = {row.number: row for row in rows}
+    has_math = any(row.entry["metadata"][SCORER_KEY] == "math" for row in rows)
+    # The others evaluate nothing, and are done before a process has started.
+    if not has_math and len(rows) <= _IN_THIS_PROCESS:
+        failed = try_rows(rows, how)
+    else:
+        failed = _try_in_processes(rows, how, timeout, what, has_math)
+    return [_fault(by_number[int(number)], int(place)) for number, place in failed.items()]
+
+
+def _try_users(rows: Sequence[Tried], how: How, timeout: float) -> list[Fault]:
+    """Try the rows by the user's function, which gets a process for each text, as in training."""
+    faults = []
+    with Scorer(usable_cores(), timeout, how.longest, how.normalize) as scorer:
+        for row in rows:
+            for place, text in enumerate((*row.own, *row.junk), 1):
+                verdict = scorer.score_response(row.entry, response_with(text), format=how.format)
+                is_own = place <= len(row.own)
+                if not verdict.scored.had_no_core and (verdict.scored.score >= SOLVED) != is_own:
+                    faults.append(_fault(row, -place if is_own else place - len(row.own)))
+                    break
+    return faults
+
+
+def _fault(row: Tried, place: int) -> Fault:
+    if place > 0:
+        return Fault(row.number, Rule.JUNK, row.junk[place - 1][:_SHOWN])
+    text = row.own[-place - 1]
+    rule = Rule.SPELLING
+    if text in (row.entry["answer"], *row.entry["metadata"].get("answers", ())):
+        rule = Rule.UNPAID
+    return Fault(row.number, rule, text[:_SHOWN])
+
+
+def _try_in_processes(rows: Sequence[Tried], how: How, timeout: float, what: str, has_math: bool) -> dict[str, float]:
+    failed: dict[str, float] = {}
+    size, examples = _BATCH, []
+    if has_math:
+        size, examples = _BATCH_OF_MATH, [(([_WARM_UP], how), {})]
+    options: dict[str, Any] = {"workers": usable_cores(), "examples": examples}
+    # The user's own data may see each other: one process tries many rows.
+    with (
+        guarded(try_rows, timeout=_BATCH_SECONDS, **options) as of_batch,
+        guarded(try_rows, timeout=timeout, **options) as of_one,
+        ThreadPoolExecutor(usable_cores()) as threads,
+        _progress(what, len(rows)) as advance,
+    ):
+
+        def try_batch(batch: Sequence[Tried]) -> dict[str, float]:
+            scored = of_batch.score(batch, how)
+            if isinstance(scored.value, dict):
+                return scored.value
+            # A row hangs or crashes its scorer, and may be any of them: one by one, each text in a process of its own.
+            found: dict[str, float] = {}
+            for row in batch:
+                found |= _try_alone(row, lambda texts: of_one.score([texts], how))
+            return found
+
+        started = {threads.submit(try_batch, batch): len(batch) for batch in batched(rows, size)}
+        try:
+            for done in as_completed(started):
+                failed |= done.result()
+                advance(started[done])
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+    return failed
+
+
+def _try_alone(row: Tried, score: Callable[[Tried], Any]) -> dict[str, float]:
+    """Try the texts of a row one by one. An own answer without a score is not paid, and junk without one is not."""
+    for place, text in enumerate(row.own, 1):
+        scored = score(row._replace(own=(text,), junk=()))
+        if scored.value != {} and not scored.excused:
+            return {str(row.number): float(-place)}
+    for place, text in enumerate(row.junk, 1):
+        if score(row._replace(own=(), junk=(text,))).value:
+            return {str(row.number): float(place)}
+    return {}
+
+
+@contextmanager
+def _progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Yields a function to call after rows: a bar on a terminal, a line now and then elsewhere, if it takes long."""
+    terminal, shown, done = console(stderr=True), time.monotonic(), 0
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
+        row = bar.add_task(what, total=total)
+
+        def advance(count: int) -> None:
+            nonlocal shown, done
+            done += count
+            bar.advance(row, count)
+            if bar.disable and time.monotonic() - shown > _SAID_EVERY:
+                shown = time.monotonic()
+                print_error(f"{what}: {done:,} of {total:,}")
+
+        yield advance
+
+
+# -- what is said
+
+
+@functools.lru_cache(64)  # once per process, however many data sets have the file
+def _say(place: str, scorer: str, audit: Audit) -> None:
+    """Say which rows are left out. Raises ConfigError if they are too many."""
+    if audit.is_refused:
+        raise ConfigError(f"{place}: {lines_of(audit, scorer)[0]}")
+    for sentence in lines_of(audit, scorer):
+        if audit.is_advice:
+            logger.warning("{}: {}; your function decides, so all rows are kept", place, sentence)
+        else:
+            logger.warning("{}: left out: {}", place, sentence)
+
+
+def lines_of(audit: Audit, scorer: str) -> list[str]:
+    """Return a line for each rule, that with the most rows first: how many, the first rows, and the key to change."""
+    by_rule: dict[Rule, list[Fault]] = {}
+    for fault in audit.faults:
+        by_rule.setdefault(fault.rule, []).append(fault)
+    lines = []
+    for rule, faults in sorted(by_rule.items(), key=lambda pair: -len(pair[1])):
+        named = ", ".join(f"{fault.row} ({fault.text!r})" for fault in faults[:_NAMED_ROWS])
+        of = audit.tried if audit.is_advice else audit.rows
+        line = f"the answer of {len(faults):,} of {of:,} rows {rule.words}, such as of row {named}"
+        cure = rule.cure or ("" if audit.is_advice else _OTHER_SCORERS.get(scorer, ""))
+        lines.append(f"{line}: {cure}" if cure else line)
+    return lines
+
+
+# -- the cache
+
+
+def _cache_of(file: QuestionFile, sha256: str, how: How) -> Path:
+    """Return where the audit of this file is kept."""
+    settings = [file.question, file.answer, file.answer_after, file.scorer, file.tolerance, *how]
+    key = hashlib.sha256(
+        json.dumps([sha256, settings, _version(), _version_of_users(file.scorer)]).encode()
+    ).hexdigest()
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return folder / "rg_env" / "audits" / f"{key[:32]}.json"
+
+
+@functools.cache
+def _version() -> str:
+    """Return a hash of the code that decides, ours and that of the libraries."""
+    hashed = hashlib.sha256(sys.version.encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        hashed.update(path.read_bytes())
+    for library in _LIBRARIES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            hashed.update(importlib.metadata.version(library).encode())
+    return hashed.hexdigest()
+
+
+def _version_of_users(scorer: str) -> str:
+    """Return a hash of the module of a user's function; "" of our scorers, and where there is no such file."""
+    module = sys.modules.get(scorer.rpartition(".")[0])
+    try:
+        return hashlib.sha256(Path(str(getattr(module, "__file__", ""))).read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _read_cache(path: Path) -> Audit | None:
+    try:
+        rows, tried, with_junk, faults, is_advice = json.loads(path.read_text())
+        named = tuple(Fault(row, Rule[rule], text) for row, rule, text in faults)
+        return Audit(rows, tried, with_junk, named, is_advice)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _write_cache(path: Path, audit: Audit) -> None:
+    faults = [(fault.row, fault.rule.name, fault.text) for fault in audit.faults]
+    try:
+        with new_file(path) as draft:
+            draft.write_text(json.dumps([audit.rows, audit.tried, audit.with_junk, faults, audit.is_advice]))
+    except (OSError, ConfigError) as error:
+        logger.info("the audit is not kept, so every process makes it again: {}", error)

@@ -1,0 +1,92 @@
+"""Options of a question and the one that an answer names: by its letter, its text, or both.
+
+Invariant: an answer that names two options, or a letter with the text of another one, names none.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Mapping, Sequence
+
+from rg_env.scoring.formatting import canonical, unwrapped
+from rg_env.scoring.numbers import read_number
+
+_MARK = re.compile(r"(?<![^\s(])\(?([A-Za-z])[).:](?=\s|\S)\s*")
+_LEAD_IN = r"(?:(?:the )?(?:correct |final )?(?:answer|option|choice)(?: is)?:? ?){0,2}"
+_LETTER = re.compile(rf"{_LEAD_IN}\(?([A-Za-z])\)?[.:)]?", re.IGNORECASE)
+_LETTER_AND_TEXT = re.compile(rf"{_LEAD_IN}(?:\(([A-Za-z])\)|([A-Za-z])[).:])\s*(\S.*)", re.IGNORECASE | re.DOTALL)
+
+
+def options_of(question: str, listed: object) -> dict[str, str]:
+    """Return the options of a question by letter; empty if it has none.
+
+    Args:
+        question: its text, which lists them as `A) …`, `(A) …`, `A. …` or `A: …` if no column does.
+        listed: the column of options: a list, with or without letters, a text that lists them, or Hugging Face's
+            `{"label": […], "text": […]}`.
+    """
+    if isinstance(listed, Mapping):
+        labels, texts = listed.get("label"), listed.get("text")
+        if isinstance(labels, Sequence) and isinstance(texts, Sequence):
+            return {str(label).upper(): str(text) for label, text in zip(labels, texts, strict=False)}
+        return {str(label).upper(): str(text) for label, text in listed.items()}
+    if isinstance(listed, Sequence) and not isinstance(listed, str):
+        found = _read_list(" ".join(map(str, listed)))
+        if len(found) == len(listed):
+            return found
+        return dict(zip(string.ascii_uppercase, map(str, listed), strict=False))
+    return _read_list(str(listed or question))
+
+
+def _read_list(text: str) -> dict[str, str]:
+    """Return what a text lists by letter, from its last `A` on."""
+    marks = list(_MARK.finditer(text))
+    for start in range(len(marks) - 1, -1, -1):
+        if marks[start][1].upper() != "A":
+            continue
+        run = _run_from(marks[start:])
+        if len(run) < 2:
+            continue
+        ends = [mark.start() for mark in run[1:]] + [len(text)]
+        return {mark[1].upper(): text[mark.end() : end].strip() for mark, end in zip(run, ends, strict=True)}
+    return {}
+
+
+def _run_from(marks: Sequence[re.Match[str]]) -> list[re.Match[str]]:
+    """Return the marks A, B, C, … of a list that begins with the first; other letters are part of an option."""
+    run: list[re.Match[str]] = []
+    for mark in marks:
+        if mark[1].upper() == string.ascii_uppercase[len(run)] and len(run) < len(string.ascii_uppercase) - 1:
+            run.append(mark)
+    return run
+
+
+def chosen(answer: str, options: Mapping[str, str]) -> str | None:
+    """Return the letter of the option that an answer names; None if it names none, or more than one.
+
+    >>> options = {"A": "1/3/1937", "B": "1/4/1937"}
+    >>> chosen("(b)", options), chosen("**B.** 1/4/1937", options), chosen("1/4/1937", options), chosen("A, B", options)
+    ('B', 'B', 'B', None)
+    """
+    text = unwrapped(answer)
+    if letter := _LETTER.fullmatch(text):
+        named = letter[1].upper()
+        return named if not options or named in options else None
+    if both := _LETTER_AND_TEXT.fullmatch(text.replace("**", "")):
+        named = (both[1] or both[2]).upper()
+        # Both must mean the same option.
+        if named in options and _is_same_text(both[3], options[named]):
+            return named
+    named_by_text = [letter for letter, option in options.items() if _is_same_text(text, option)]
+    if len(named_by_text) == 1:
+        return named_by_text[0]
+    return None
+
+
+def _is_same_text(one: str, other: str) -> bool:
+    one, other = unwrapped(one), unwrapped(other)
+    if canonical(one) == canonical(other):
+        return True
+    number = read_number(one)
+    return number is not None and number == read_number(other)

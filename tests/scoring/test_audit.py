@@ -1,0 +1,179 @@
+"""The audit of a file of questions: which rows it leaves out, what it says, and when it refuses the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rg_env import ReasoningGymDataset
+from rg_env.dataset import EvalSet
+from rg_env.errors import ConfigError
+from rg_env.scoring import audit
+from rg_env.scoring.audit import Rule, audit_of, left_out, left_out_of_mix
+from rg_env.scoring.types import ScorerConfig
+from rg_env.tasks import Split
+from rg_env.tasks.question_file import QuestionFile, parse_file
+
+WORDS = ["red", "green", "blue", "black", "white", "brown", "pink", "gray"]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def write(path: Path, answers: list[Any], **columns: Any) -> str:
+    rows = [{"question": f"Question {n}?", "answer": answer, **columns} for n, answer in enumerate(answers, 1)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def faults_of(path: str, **settings: Any) -> dict[int, Rule]:
+    """The rows that fail, each with its rule."""
+    file = parse_file("mine", {"path": path, **settings})
+    return {fault.row: fault.rule for fault in audit_of("mine", file, Split.TRAIN).faults}
+
+
+GOOD: list[Any] = [*WORDS, "1 2\n3 4", "St. Louis", "The U.S. Congress. ", "Dr. Martin Luther King Jr.", 7, "-3/4"]
+
+
+def test_answers_as_people_give_them_pass(tmp_path: Path) -> None:
+    assert faults_of(write(tmp_path / "a.jsonl", GOOD)) == {}
+    assert faults_of(write(tmp_path / "n.jsonl", [3, "1,200", 0, "-7", "2/3", 1, "1e5", 0.25]), scorer="number") == {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "settings", "rule"),
+    [
+        ("6 * 3 = 18 eggs.\n#### 18", {}, Rule.HASHES),
+        (r"So the answer is \boxed{8}.", {}, Rule.BOXED),
+        ("<think>x</think>8", {}, Rule.TAGS),
+        ("<answer>8</answer>", {}, Rule.TAGS),
+        ("First we add the two apples. Then we subtract one.", {}, Rule.SENTENCES),
+        ("we add the two apples\nand then subtract one", {}, Rule.SENTENCES),
+        ("我们先加上两个苹果", {}, None),
+        ("x" * 9000, {}, Rule.TOO_LONG),
+        (float("nan"), {"scorer": "number"}, Rule.NO_NUMBER),
+        (float("inf"), {"scorer": "number"}, Rule.NO_NUMBER),
+        ("27.0", {}, Rule.SPELLING),
+        ("27.0", {"scorer": "number"}, None),
+        ("about seven", {"scorer": "number"}, Rule.UNPAID),
+        (["cat", "27.0"], {}, None),
+    ],
+)
+def test_an_answer_that_nobody_is_paid_for_is_a_fault(
+    answer: Any, settings: dict[str, str], rule: Rule | None, tmp_path: Path
+) -> None:
+    others = list(range(2, 42))
+    path = write(tmp_path / "a.jsonl", [*others, answer])
+    assert faults_of(path, **settings) == ({41: rule} if rule else {})
+
+
+def same_first_letter(answer: str, row: dict[str, Any]) -> float:
+    return float(answer[:1] == row["answer"][:1])
+
+
+def test_a_row_that_pays_junk_is_left_out_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warnings: list[str]
+) -> None:
+    """A scorer that pays too much for one right answer is tried here, as a broken one of ours would be."""
+    from rg_env.scoring import file_scorers
+
+    real = file_scorers.exact
+    monkeypatch.setattr(file_scorers, "exact", lambda answer, row: 1.0 if row["answer"] == "4=4" else real(answer, row))
+    path = write(tmp_path / "a.jsonl", [*range(2, 42), "4=4"])
+    file = QuestionFile(path)
+    assert left_out("mine", file, Split.TRAIN) == {41}
+    assert warnings == [
+        f"tasks.mine.file: {path}: left out: the answer of 1 of 41 rows is paid for junk, too, such as of row 41 "
+        "('x=x'): set scorer: number or math"
+    ]
+    asked = {ReasoningGymDataset({"mine": {"file": path}}, size=100).item(n).index for n in range(100)}
+    assert 41 not in asked and len(asked) > 20
+
+
+@pytest.mark.parametrize(
+    ("answers", "settings", "message"),
+    [
+        (["2 + 2 = 4\n#### 4"] * 20, {}, r"20 of 20 rows contains ####, .* row 1 \('2 \+ 2 = 4.*set answer_after"),
+        (
+            ["2.0", "3.0", "4.5"] * 10,
+            {},
+            r"20 of 30 rows is not paid in another spelling, .*\('2'\).*: set scorer: number",
+        ),
+        ([*range(2, 20), "so seven", "so two"], {"scorer": "number"}, r"2 of 20 rows is not paid by its own scorer"),
+    ],
+)
+def test_a_file_with_many_rows_that_fail_is_refused_with_the_key_to_change(
+    answers: list[Any], settings: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "a.jsonl", answers)
+    with pytest.raises(ConfigError, match=message) as caught:
+        ReasoningGymDataset({"mine": {"file": {"path": path, **settings}}})
+    assert "\n" not in str(caught.value)
+
+
+def test_what_the_refusal_names_makes_the_file_usable(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [f"{n} + 0 = {n}\n#### {n}" for n in range(40)])
+    assert faults_of(path, answer_after="####", scorer="number") == {}
+
+
+def test_many_rows_are_tried_in_other_processes_with_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.jsonl", [*range(40), "seven", "<answer>8</answer>"])
+    here = faults_of(path, scorer="number")
+    assert here == {41: Rule.UNPAID, 42: Rule.TAGS}
+    audit._audit.cache_clear()
+    monkeypatch.setattr(audit, "_IN_THIS_PROCESS", 0)
+    monkeypatch.setattr(audit, "_KEPT_FROM", 0)
+    assert faults_of(path, scorer="number") == here
+    # It is kept: what is in the cache now is the result.
+    (kept,) = (tmp_path / "cache" / "rg_env" / "audits").iterdir()
+    kept.write_text(kept.read_text().replace("41", "40"))
+    audit._audit.cache_clear()
+    assert faults_of(path, scorer="number") == {40: Rule.UNPAID, 42: Rule.TAGS}
+    # Another content, and other settings, are tried anew.
+    assert faults_of(write(tmp_path / "a.jsonl", [*range(40), "seven"]), scorer="number") == {41: Rule.UNPAID}
+
+
+def test_math_is_tried_without_changing_the_file(tmp_path: Path) -> None:
+    pytest.importorskip("math_verify")
+    path = write(tmp_path / "a.jsonl", ["x+1", r"\frac{1}{2}", "(1, 2)", "$$$"])
+    assert set(faults_of(path, scorer="math")) <= {4}
+
+
+def test_the_users_function_decides_and_nothing_is_left_out(tmp_path: Path, warnings: list[str]) -> None:
+    path = write(tmp_path / "a.jsonl", [f"{word} {n}" for n, word in enumerate(WORDS)])
+    file = parse_file("mine", {"path": path, "scorer": f"{__name__}:same_first_letter"})
+    assert left_out("mine", file, Split.TRAIN) == frozenset()
+    assert any("is paid for junk, too" in line and "your function decides" in line for line in warnings)
+
+
+def test_an_evaluation_says_how_many_questions_it_has(tmp_path: Path, warnings: list[str]) -> None:
+    path = write(tmp_path / "train.jsonl", [*range(100, 140)])
+    test = write(tmp_path / "test.jsonl", [*range(39), "seven"])
+    Path(test).write_text(Path(test).read_text().replace("Question", "Test"))
+    tasks = {"mine": {"file": {"path": path, "eval_path": test, "scorer": "number"}}}
+    fixed = EvalSet(tasks)
+    assert (len(fixed), fixed.left_out) == (39, 1)
+    noted = left_out_of_mix(tasks, ScorerConfig(), "strict")
+    assert noted == {"mine": {"eval": [40]}}
+    assert left_out_of_mix(tasks, ScorerConfig(), "strict", {"questions_left_out": noted}) == noted
+    with pytest.raises(ConfigError, match="that are left out are not those of the time when this run began"):
+        left_out_of_mix(tasks, ScorerConfig(), "strict", {"questions_left_out": {}})
+
+
+def test_several_right_answers_are_all_paid(tmp_path: Path) -> None:
+    from rg_env.scoring import Scorer
+    from rg_env.tasks.questions import QuestionStream
+
+    path = write(tmp_path / "a.jsonl", [["Paris", "City of Light"]] * 20)
+    assert faults_of(path) == {}
+    entry = QuestionStream("mine", QuestionFile(path), 0, Split.TRAIN).at(0).entry
+    with Scorer(workers=1) as scorer:
+        scores = [scorer.score_answer(entry, text).score for text in ("Paris", "City of Light", "Rome")]
+    assert scores == [1, 1, 0]

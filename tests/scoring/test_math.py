@@ -1,0 +1,103 @@
+"""The scorer `math`: what it pays, and what it does not; most cases are from reports about math-verify."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("math_verify")
+
+
+def outcome(right: str, answer: str) -> Any:
+    from rg_env.scoring.math_scorer import math
+
+    return math(answer, {"answer": right})
+
+
+@pytest.mark.parametrize(
+    ("right", "paid"),
+    [
+        ("x+1\n", ["x+1", "1+x", r"\[x+1\]", r"\(x+1\)", "$x+1$.", "**x+1**", "`x+1`", r"\boxed{x+1}"]),
+        (" $5(l-1)^2$", ["5(l-1)^2", r"5\left(l-1\right)^{2}"]),
+        ("(1,2)\n", ["(1,2)", "(1, 2)"]),
+        ("3e8", [r"3 \times 10^8", "300000000", "3×10⁸"]),
+        ("1e-05", ["0.00001", r"10^{-5}"]),
+        ("0.5", ["50%", r"50\%", r"\frac{1}{2}", "1/2", r"\dfrac12", r"\sqrt{1/4}"]),
+        ("12", ["12 apples", "12 dollars", "12 m/s", "£12", r"12\text{ cm}", "2^2+8", "12.0", "x=12", "5+7=12"]),
+        (r"\frac{1}{6}", ["0.166667", "1/6"]),
+        (r"\sqrt{2}", ["√2", "sqrt(2)", r"\sqrt2", r"\sqrt(2)", r"\frac{2}{\sqrt{2}}", "1.414214", "2^{1/2}"]),
+        (r"\frac{\pi}{2}", ["pi/2", "π/2", r"\pi/2"]),
+        ("x^2+1", ["x**2+1", "x²+1", "1+x^{2}"]),
+        (r"(-\infty,3]", ["(-∞, 3]", r"\left(-\infty, 3\right]"]),
+        (r"\{1,2\}", ["1, 2", "2 and 1", "{1, 2}"]),
+        ("2+2=4", ["2+2=4", "4=2+2"]),
+        (r"$\log_6(216)=3$", [r"\log_6 216=3"]),
+        ("y=2x", ["2x", "y = 2x", r"\begin{align*}y&=2x\end{align*}"]),
+        ("No solution", ["no solution", r"\text{No solution}"]),
+        ("x<3", ["3>x"]),
+        (r"145\pi/72 \mathrm{~m}/\mathrm{s}", [r"\frac{145\pi}{72}", r"\frac{145\pi}{72} \text{ m/s}"]),
+        ("np.arcsin(10/13)", ["np.arcsin(10/13)"]),  # not read, but the same text
+        (r"\begin{pmatrix}1 & 2\\3 & 4\end{pmatrix}", ["\\begin{bmatrix}1&2\\\\\n3&4\\end{bmatrix}"]),
+    ],
+)
+def test_right_answers_are_paid(right: str, paid: list[str]) -> None:
+    for answer in [right, *paid]:
+        assert outcome(right, answer) == 1.0, answer
+
+
+@pytest.mark.parametrize(
+    ("right", "unpaid"),
+    [
+        (" $5(l-1)^2$", ["5", "5(l-1)"]),
+        ("1e-05", ["e-5", "0", "0.0"]),
+        # Numbers are compared relative to their size.
+        (r"1.602\times 10^{-19}", ["0.0", "10^{-30}", r"9.11\times 10^{-31}", "0.0000003"]),
+        (r"10^{-20}x", ["0", "x"]),
+        ("0.1", ["0.1000004"]),
+        ("2^{64}", ["18446744073709551615"]),
+        # What is always true, or never, is worth something only if the right answer is written so.
+        ("2+2=4", ["x=x", "1=1", "0=0", "4=4", r"\emptyset", "4"]),
+        (r"(x+y)^2=x^2+2xy+y^2", ["x=x", "0=0"]),
+        ("x^2+1=0", [r"\emptyset", "x=x", "1=2"]),
+        ("5", ["5=5", "3=5", "x=x", "4=4=5"]),
+        # The last variable is not a unit.
+        ("2-2m", ["0", "2"]),
+        ("2-4t", ["-2"]),
+        ("6m", ["6"]),
+        ("9.8", ["9.8t"]),
+        ("n+5", ["n+5d"]),
+        (r"5\text{ km}", [r"5\text{ m}", "5 m/s"]),
+        # One answer, in one line.
+        (
+            "5",
+            [
+                "4\n5",
+                "5\n4",
+                "4, 5",
+                "5 or 6",
+                "4 5",
+                "The answer is not 5",
+                "not 5",
+                r"\boxed{4} \boxed{5}",
+                r"\neq 5",
+            ],
+        ),
+        ("x=-2", ["The answer is not x=-2", "x isn't -2"]),
+        ("9", ["4 5", "1 2 3 4 5"]),
+        ("4", [r"4\sqrt(2)", r"\emptyset", "()", "{}"]),
+        ("5", [r"500\%", "500%"]),
+        ("No solution", ["noitulos on", "x=x", r"\emptyset"]),
+        ("x-1", ["1-x", "x=1"]),
+        (r"\frac{1}{2}", ["2", ""]),
+        ("1, 2, \\ldots, n", ["1, 3, 5, \\ldots, 2n-1"]),
+    ],
+)
+def test_what_is_not_the_answer_is_not_paid(right: str, unpaid: list[str]) -> None:
+    for answer in unpaid:
+        assert outcome(right, answer) != 1.0, answer
+
+
+def test_what_cannot_be_read_says_so() -> None:
+    assert outcome("5", "4\n5") == {"score": 0.0, "unread": 1.0}
+    assert outcome("5", "x+1") == 0.0

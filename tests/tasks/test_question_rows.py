@@ -1,0 +1,233 @@
+"""Files of questions as people have them: which columns, which kinds of file, and what is refused in which words."""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import datasets
+import polars as pl
+import pytest
+
+from rg_env.errors import ConfigError
+from rg_env.tasks import Split, TaskMix
+from rg_env.tasks.item import split_of_row
+from rg_env.tasks.question_file import QuestionFile, parse_file
+from rg_env.tasks.question_rows import Row, read_rows
+from rg_env.tasks.questions import QuestionStream
+
+TWO = [{"question": "1 + 1?", "answer": "2"}, {"question": "1 + 2?", "answer": "3"}]
+
+
+def rows_of(path: Path, **settings: Any) -> tuple[Row, ...]:
+    return read_rows("mine", parse_file("mine", {"path": str(path), **settings}), Split.TRAIN).rows
+
+
+def row_of(folder: Path, columns: dict[str, Any], **settings: Any) -> Row:
+    path = folder / "one.jsonl"
+    path.write_text(json.dumps(columns, default=str))
+    (row,) = rows_of(path, **settings)
+    return row
+
+
+def write_kinds(folder: Path) -> dict[str, Path]:
+    """The same two rows in every kind of file."""
+    lines = "".join(json.dumps(row) + "\n" for row in TWO)
+    texts = {
+        "a.jsonl": lines,
+        "a.json": json.dumps(TWO, indent=2),
+        "examples.json": json.dumps({"name": "sums", "canary": ["x"][:0], "examples": TWO}),
+        "a.csv": "question,answer\r\n1 + 1?,2\r\n1 + 2?,3\r\n",
+        "a.tsv": "question\tanswer\n1 + 1?\t2\n1 + 2?\t3\n",
+    }
+    paths = {}
+    for name, text in texts.items():
+        paths[name] = folder / name
+        paths[name].write_text(text)
+        paths[f"{name}.gz"] = folder / f"{name}.gz"
+        paths[f"{name}.gz"].write_bytes(gzip.compress(text.encode()))
+    pl.DataFrame(TWO).write_parquet(folder / "a.parquet")
+    datasets.Dataset.from_list(TWO).save_to_disk(folder / "saved", num_shards=2)
+    return paths | {"parquet": folder / "a.parquet", "saved": folder / "saved"}
+
+
+def test_every_kind_of_file_has_the_same_rows(tmp_path: Path) -> None:
+    for name, path in write_kinds(tmp_path).items():
+        rows = rows_of(path)
+        assert [row[:3] for row in rows] == [(1, "1 + 1?", "2"), (2, "1 + 2?", "3")], name
+
+
+def test_a_saved_data_set_of_several_splits_names_them(tmp_path: Path) -> None:
+    both = datasets.DatasetDict({name: datasets.Dataset.from_list(TWO) for name in ("train", "test")})
+    both.save_to_disk(tmp_path / "saved")
+    with pytest.raises(ConfigError, match=r"several splits: name one of saved/train, saved/test as `path`"):
+        rows_of(tmp_path / "saved")
+    assert len(rows_of(tmp_path / "saved" / "test")) == 2
+    for part in (tmp_path / "saved" / "test").glob("*.arrow"):
+        part.write_bytes(part.read_bytes()[:100])
+    (tmp_path / "saved" / "test" / "state.json").touch()
+    with pytest.raises(ConfigError, match=r"cannot be read.*damaged"):
+        rows_of(tmp_path / "saved" / "test", question="question", tolerance=1, scorer="number")
+
+
+CHAT = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "1 + 1?"}]
+PARTS = [{"type": "text", "text": "1 + "}, {"type": "text", "text": "1?"}]
+
+
+@pytest.mark.parametrize(
+    ("columns", "settings", "question", "answers"),
+    [
+        ({"Body": "Two apples.", "Question": "How many?", "A": 2}, {"question": "{Body} {Question}", "answer": "A"},
+         "Two apples. How many?", ("2",)),
+        ({"instruction": "Add.", "input": None, "output": "2"}, {"question": "{instruction}\n{input}",
+         "answer": "output"}, "Add.", ("2",)),
+        ({"question": "1 + 1?", "answer": "1 + 1 = 2\n#### 2"}, {"answer_after": "####"}, "1 + 1?", ("2",)),
+        ({"question": "1 + 1?", "answer": r"It is \boxed{\frac{4}{2}}."}, {"answer_after": r"\boxed{"}, "1 + 1?",
+         (r"\frac{4}{2}",)),
+        ({"question": "1 + 1?", "answer": "<think>x</think><answer> 2 </answer>\n"}, {"answer_after": "<answer>"},
+         "1 + 1?", ("2",)),
+        ({"prompt": CHAT, "reward_model": {"style": "rule", "ground_truth": "2"}},
+         {"question": "prompt", "answer": "reward_model.ground_truth"}, "1 + 1?", ("2",)),
+        ({"messages": [{"role": "user", "content": PARTS}, {"role": "assistant", "content": "2"}]},
+         {"question": "messages", "answer": "messages"}, "1 + 1?", ("2",)),
+        ({"prompt": CHAT[1:], "completion": [{"role": "assistant", "content": "so #### 2"}]},
+         {"question": "prompt", "answer": "completion", "answer_after": "####"}, "1 + 1?", ("2",)),
+        ({"question": "Capital?", "answers": {"text": ["Paris", "paris", "Paris"], "answer_start": [1, 1, 1]}},
+         {"answer": "answers.text"}, "Capital?", ("Paris", "paris")),
+        ({"question": "1 + 1?", "answer": [2]}, {}, "1 + 1?", ("2",)),
+        ({"question": " 1\r\n+ 1?\n", "answer": "1\r\n2 "}, {}, "1\n+ 1?", ("1\n2",)),
+        ({"a.b": "1 + 1?", "answer": 2}, {"question": "a.b"}, "1 + 1?", ("2",)),
+    ],
+)  # fmt: skip
+def test_question_and_answer_come_from_the_columns_that_people_have(
+    columns: dict[str, Any], settings: dict[str, str], question: str, answers: tuple[str, ...], tmp_path: Path
+) -> None:
+    row = row_of(tmp_path, columns, **settings)
+    assert (row.question, row.answers) == (question, answers)
+
+
+LISTED = "Which?\nA) one\nB) two"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["one", "two"],
+        ["A) one", "B) two"],
+        {"A": "one", "B": "two"},
+        {"text": ["one", "two"], "label": ["A", "B"]},
+    ],
+)
+def test_a_list_of_options_is_listed_with_letters(options: Any, tmp_path: Path) -> None:
+    columns = {"question": "Which?", "options": options, "answer": "B"}
+    row = row_of(tmp_path, columns, question="{question}\n{options}")
+    assert (row.question, row.options) == (LISTED, {"A": "one", "B": "two"})
+    file = QuestionFile(str(tmp_path / "one.jsonl"), question="{question}\n{options}", scorer="choice")
+    entry = QuestionStream("mine", file, 0, split_of_row(LISTED)).at(0).entry
+    assert entry["metadata"]["options"] == {"A": "one", "B": "two"}
+
+
+def test_a_column_may_name_the_scorer_of_each_row(tmp_path: Path) -> None:
+    path = tmp_path / "both.jsonl"
+    kinds = ("exact", "number")
+    path.write_text("".join(json.dumps({**TWO[0], "question": f"{kind}?", "kind": kind}) + "\n" for kind in kinds * 20))
+    stream = QuestionStream("mine", parse_file("mine", {"path": str(path), "scorer": "{kind}"}), 0, Split.TRAIN)
+    scorers = {item.entry["metadata"]["file_scorer"] for item in map(stream.at, range(len(stream)))}
+    assert scorers <= set(kinds) and scorers
+    path.write_text(json.dumps({**TWO[0], "kind": "os.system"}))
+    with pytest.raises(ConfigError, match=r"kind is 'os\.system': a row's scorer must be one of exact, number"):
+        rows_of(path, scorer="{kind}")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "settings", "message"),
+    [
+        ("a.csv", "question,answer,answer\nQ,1,2\n", {}, r"its header has the column 'answer' twice: rename one"),
+        ("a.csv", "question, answer\nQ,1\n", {}, r"has no column 'answer', but ' answer': remove the space"),
+        ("a.jsonl", '{"question": "Q", "answer": 1, "answer": 2}', {}, r"row 1: .*has the column 'answer' twice"),
+        ("a.jsonl", '[\n{"question": "Q"}\n]', {}, r"is one list in JSON: let its name end with \.json"),
+        ("a.json", '{"question": "Q"}\n{"question": "R"}', {}, r"an object in each line is named \.jsonl"),
+        ("a.json", '{"a": 1}', {}, r"must be a list of objects, or an object with one such list"),
+        ("a.json.gz", "no gzip", {}, r"cannot be read: BadGzipFile"),
+        ("a.xlsx", "", {}, r"must end with .*; save the sheet as \.csv$"),
+        ("a.jsonl", '{"question": "Q", "answer": true}', {}, r"not a text or a number but bool: write the word"),
+        ("a.jsonl", '{"question": "Q", "answer": []}', {}, r"answer is empty"),
+        ("a.jsonl", '{"question": "Q", "answer": [[1]]}', {}, r"but list: a list of right answers has texts"),
+        ("a.jsonl", '{"question": "Q", "answer": {"text": ["a"]}}', {}, r"but dict: .* with a dot: answer\.text$"),
+        ("a.jsonl", '{"question": "Q", "reward": {"truth": 1}}', {}, r"'question', 'reward', 'reward\.truth': set"),
+        ("a.jsonl", '{"question": {"stem": "Q"}, "answer": 1}', {}, r"not a text but dict: .*: question\.stem$"),
+        ("a.jsonl", '{"question": ["Q"], "answer": 1}', {}, r"such as question: '\{question\}', which lists"),
+        ("a.jsonl", '{"question": 5, "answer": 1}', {}, r"question is not a text but int: put it into a text"),
+        ("a.jsonl", '{"question": "Q", "answer": "so 2"}', {"answer_after": "####"}, r"does not contain '####'"),
+        ("a.jsonl", '{"prompt": [{"role": "system", "content": "x"}], "answer": 1}', {"question": "prompt"},
+         r"prompt has no message of the role 'user'"),
+        ("a.jsonl", '{"prompt": [{"role": "user", "content": [{"type": "image"}]}], "answer": 1}',
+         {"question": "prompt"}, r"a part of the kind image; only texts can be asked"),
+        ("a.jsonl", '{"prompt": [{"from": "human", "value": "Q"}], "answer": 1}', {"question": "prompt"},
+         r"a conversation must be a list of \{role, content\}"),
+        ("a.jsonl", '{"question": "Q", "options": ["a", "b"], "answer": 1}', {"scorer": "choice"},
+         r"does not list its options: set question: '\{question\}\\n\{options\}'"),
+        ("a.jsonl", '{"question": "Q", "answer": 1}', {"question": "{question} {options}"}, r"no column 'options'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_one_line_with_the_way(
+    name: str, text: str, settings: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=message) as caught:
+        rows_of(tmp_path / name, **settings)
+    assert "\n" not in str(caught.value) and name in str(caught.value)
+
+
+@pytest.mark.parametrize("answer", [Decimal("1.50"), datetime.date(2020, 1, 2)])
+def test_typed_answers_of_parquet_are_told_to_be_texts(answer: Any, tmp_path: Path) -> None:
+    pl.DataFrame([{"question": "Q", "answer": answer}]).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ConfigError, match=r"answer is not a text .*: save the column as texts"):
+        rows_of(tmp_path / "a.parquet")
+
+
+def test_messages_that_are_not_asked_are_counted(tmp_path: Path, warnings: list[str]) -> None:
+    row_of(tmp_path, {"prompt": CHAT, "answer": "2"}, question="prompt")
+    assert [line.partition(": ")[2] for line in warnings] == [
+        f"{tmp_path / 'one.jsonl'}: of 1 of 1 rows only the last message of the user is asked; set `system_prompt` "
+        "for a system's"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hub", "message"),
+    [
+        (5, r"hub=5: must be the name of a data set"),
+        ({"config": "main"}, r"hub: needs `name`"),
+        ({"name": "a/b", "splitt": "x"}, r"hub: unknown key 'splitt'; did you mean split"),
+        ({"name": "a/b", "split": "test", "eval_split": "test"}, r"hub\.eval_split: is the same as `hub\.split`"),
+    ],
+)
+def test_a_data_set_of_the_hub_is_named_by_a_mapping(hub: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        TaskMix.parse({"mine": {"file": {"hub": hub}}})
+
+
+def test_a_data_set_of_the_hub_that_cannot_be_had_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    file = parse_file("mine", {"hub": {"name": "openai/no_such_set", "config": "main"}})
+    with pytest.raises(
+        ConfigError, match=r"tasks\.mine\.file: openai/no_such_set \(train\) cannot be loaded"
+    ) as caught:
+        read_rows("mine", file, Split.TRAIN)
+    assert "\n" not in str(caught.value)
+
+
+def test_rows_of_the_hub_are_those_that_datasets_loads(tmp_path: Path) -> None:
+    """A folder of files is a data set for `datasets`, too: what loads one of the hub is the same call."""
+    for split, count in (("train", 2), ("test", 1)):
+        lines = "".join(json.dumps(row) + "\n" for row in TWO[:count])
+        (tmp_path / f"{split}.jsonl").write_text(lines)
+    file = parse_file("mine", {"hub": {"name": str(tmp_path), "eval_split": "test"}})
+    assert [row.question for row in read_rows("mine", file, Split.TRAIN).rows] == ["1 + 1?", "1 + 2?"]
+    assert [row.question for row in read_rows("mine", file, Split.EVAL).rows] == ["1 + 1?"]
+    assert [row.number for row in QuestionStream("mine", file, 0, Split.TRAIN).rows] == [2]
