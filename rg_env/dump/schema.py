@@ -240,7 +240,8 @@ class GroupFacts(Record, frozen=True, kw_only=True):
         baseline: the score of the best cheap policy on the item, in [0, 1], beyond which partial credit counts; 0 if
             there is none, or if nothing in the group was scored.
         outcome: `all_correct` (every base score is at least `solved_at`), `all_failed` (every one is 0), else `mixed`.
-        no_signal: True when all rewards of responses are equal: such a group moves no weight in GRPO.
+        no_signal: True when all rewards of responses are equal: the advantage of such a group is exactly 0 in the GRPO,
+            RLOO and MaxRL of rg_env's trainers.
         solved_at: the base score from which a rollout counts as solved; None: the setting of that name.
         started_at: when the first response was requested, in seconds since 1970-01-01 UTC; None where it was not
             measured, as in imported responses.

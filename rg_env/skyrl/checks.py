@@ -46,6 +46,8 @@ NANO = "nano"
 """Accepted as a model path: the small policy that comes with rg_env."""
 ENGINE = "generator.inference_engine"
 ROLES = ("policy", "ref", "critic")
+COMPARE_A_GROUP = ("grpo", "rloo", "maxrl")
+"""SkyRL's advantage estimators for which the rewards of a group are relative to each other."""
 MODELS = tuple(f"trainer.{role}.model.path" for role in ROLES)
 NOT_BATCHED = "its responses would be scored one after another once the last one is there; set it to false"
 SECONDS = 5.0
@@ -213,7 +215,7 @@ def check_loop(cfg: Any) -> Mistakes:
     """Combinations that train on nothing, or die in the first step."""
     generator, algorithm = cfg.generator, cfg.trainer.algorithm
     estimator, sampling = algorithm.advantage_estimator, algorithm.dynamic_sampling.type
-    if estimator in ("grpo", "rloo", "maxrl") and generator.n_samples_per_prompt < 2:
+    if estimator in COMPARE_A_GROUP and generator.n_samples_per_prompt < 2:
         right = f"{estimator} compares the responses of a group, so a group needs at least 2"
         yield "generator.n_samples_per_prompt", right
     if generator.batched and cfg.rg_dump.experiment_class is None:  # another experiment may have another generator
