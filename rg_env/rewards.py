@@ -201,7 +201,7 @@ class RewardFunction:
             # Each of these can be iterated, too: a text has characters, a mapping its keys, and a set has no order.
             if isinstance(returned, (*_TEXTS, Mapping, Set)):
                 kind = type(returned).__name__
-                return f"the reward function returned a {kind}, {returned!r:.40}, not a list with a number for each rollout"
+                return f"the reward function returned a {kind}, {returned!r:.40}, not a list of numbers"
             values = []
             for value in returned:
                 if isinstance(value, _TEXTS):
