@@ -101,6 +101,7 @@ _FREE = tuple(
         "eval_seed",
         "num_eval_samples_per_task",
         "scorer.workers",
+        "stop_on_canaries",
         "dump_dir",
         "dump_rollouts",
         "dump_failed_rollouts",
@@ -115,7 +116,7 @@ _FREE = tuple(
         "device",
     )
 )
-"""Those of ours that do not: the evaluation set, the dump, logging and hardware."""
+"""Those of ours that do not: the evaluation set, when to stop, the dump, logging and hardware."""
 _SHOWN = 3
 """At most so many differences are named."""
 
