@@ -34,7 +34,7 @@ from rg_env.hub import check_hub_model
 from rg_env.prompts import Prompts, format_warning
 from rg_env.rewards import load_reward, try_reward_function
 from rg_env.settings import value_of
-from rg_env.skyrl.resumption import check_resumption
+from rg_env.skyrl.resumption import check_checkpoint, check_resumption
 from rg_env.skyrl.run_folder import PATHS, check_run_name
 from rg_env.skyrl.suggestions import suggestion
 from rg_env.tasks import Split, TaskMix
@@ -332,7 +332,7 @@ def check_cpu(cfg: Any) -> Mistakes:
     cpu_threads()  # raises for a number of threads that cannot be read
 
 
-TOGETHER = (check_rows, check_loop, check_temperature, check_resumption)
+TOGETHER = (check_rows, check_loop, check_temperature, check_resumption, check_checkpoint)
 
 
 # ----------------------------------------------------------------------------------------- what needs torch and SkyRL

@@ -37,6 +37,7 @@ from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.skyrl.canaries import Canaries, first_items
 from rg_env.skyrl.checks import COMPARE_A_GROUP
 from rg_env.skyrl.loader import AsyncRows, TrainLoader
+from rg_env.skyrl.resumption import checkpoint_to_load, way_on_from
 from rg_env.skyrl.steps import numbers_line
 from rg_env.skyrl.tally import Tally, is_unsolved, why_every_reward_call_failed, write_over
 from rg_env.symptoms import WATCHED, collapse_line, phantom_line
@@ -48,6 +49,8 @@ _GROUPS, _MASKED, _REWARDS = "rg_env_groups", "rg_env_masked", "rg_env_rewards"
 padded."""
 _OVER_THE_BATCH = ("gae", "reinforce++")
 """Estimators that do not compare the rollouts of a group. A user's own is taken to compare them."""
+_REASON = 300
+"""At most so many characters of what SkyRL or torch says about a checkpoint are shown."""
 _NAMED = 5
 """At most so many groups are named in a warning."""
 
@@ -318,14 +321,25 @@ class RGTrainerMixin(RecordingTrainer):
         """As in SkyRL. The step from which the run continues is reported.
 
         Raises:
+            RGEnvError: the checkpoint cannot be loaded.
             ConfigError: the checkpoint does not say which rows were trained on. SkyRL only warns, and trains on the
                 first rows again.
         """
-        step, *others = super().load_checkpoints()  # type: ignore[misc]
+        self.reports.send(doing="loading the checkpoint")
+        try:
+            step, *others = super().load_checkpoints()  # type: ignore[misc]
+        except Exception as error:
+            logger.opt(exception=error).error("the checkpoint cannot be loaded")
+            checkpoint = checkpoint_to_load(self.cfg) or ""
+            cause = getattr(error, "cause", None) or error  # Ray wraps what a worker raised
+            why = describe(cause, _REASON)
+            raise RGEnvError(f"{checkpoint} cannot be loaded: {why}; {way_on_from(checkpoint)}") from error
+        self.reports.send(doing="training")
         if step and not self.train_dataloader.is_restored:
             raise ConfigError(
-                f"the checkpoint of step {step} does not say which rows were trained on, so it is not one of rg_env; "
-                "to start from its weights, export them and name the folder in trainer.policy.model.path"
+                f"the checkpoint of step {step} does not say which rows were trained on: its data.pt is missing, "
+                "corrupt or not of rg_env; to start from its weights, export them and name the folder in "
+                "trainer.policy.model.path"
             )
         if step:
             # An evaluation before the first step would report this one again, without its numbers.

@@ -120,6 +120,7 @@ def test_latest_finds_the_newest_run_without_a_link(tmp_path):
 def test_a_run_in_the_links_place_is_continued_once_it_is_renamed(tmp_path):
     real = tmp_path / "runs" / "quickstart"
     (real / "checkpoints").mkdir(parents=True)
+    (real / "checkpoints" / "global_step_4").mkdir()
     (real / "checkpoints" / "latest_ckpt_global_step.txt").write_text("4")
     with pytest.raises(ConfigError, match="rename it to quickstart-2") as refused:
         start("resume_mode=latest")
