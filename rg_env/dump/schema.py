@@ -124,7 +124,8 @@ class RolloutFacts(Struct, frozen=True, kw_only=True):
         tagged_score: score of `<answer>…</answer>`, in [0, 1]; None if nothing was scored.
         violation: what is wrong with the format (`Violation`), or "".
         status: how scoring ended.
-        response_tokens: length of the response in tokens; None if unknown.
+        response_tokens: length of the response in tokens; None if unknown. In groups of another environment, the tokens
+            that are trained on: fewer than were written where a chat template drops the thinking of earlier turns.
         stop_reason: as SkyRL gives it (`stop`, `length`, …).
         truncated: True when the response hit the length limit.
         penalty_factor: in [0, 1]; 1 where no penalty applied.
@@ -173,9 +174,9 @@ class RolloutRecord(RolloutFacts, frozen=True, kw_only=True):
         detail: one line for people about a status other than ok; else empty.
         answer: the answer taken from the response; "" exactly when there is a violation or no response.
         conversation: the prompt's messages, then the assistant's response as it was scored; empty if there is none.
-            In groups of another environment every turn of every role.
-        each_turn: a JSON array with `tokens` and `stop_reason` (null: unknown) of every turn of the assistant; "" in
-            groups of rg_dump.
+            In groups of another environment every turn of every role, as it was written.
+        each_turn: a JSON array with `tokens` (trained on; see `response_tokens`) and `stop_reason` (null: unknown) of
+            every turn of the assistant; "" in groups of rg_dump.
     """
 
     detail: str = ""
