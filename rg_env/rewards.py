@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
@@ -35,6 +35,7 @@ CustomRewards = Sequence[float] | str
 
 _SLOW = 60.0
 """Seconds after which a call of a user's function is said to be slow."""
+_TEXTS = (str, bytes, bytearray)
 _NO_PENALTY = LengthPenaltyConfig(kind="none")
 
 
@@ -195,12 +196,17 @@ class RewardFunction:
             returned = self._function(rollouts)
             if isawaitable(returned):
                 returned = runner.run(_wait_for(returned))
-            # A text is a sequence, too: "10" would be two numbers.
-            if isinstance(returned, (str, bytes)):
-                return f"the reward function returned a text, {returned!r:.40}, not one number for each rollout"
             if returned is None:
                 return "the reward function returned nothing, not one number for each rollout"
-            values = [float(value) for value in returned]
+            # Each of these can be iterated, too: a text has characters, a mapping its keys, and a set has no order.
+            if isinstance(returned, (*_TEXTS, Mapping, Set)):
+                kind = type(returned).__name__
+                return f"the reward function returned a {kind}, {returned!r:.40}, not a list of numbers"
+            values = []
+            for value in returned:
+                if isinstance(value, _TEXTS):
+                    return f"the reward function returned the text {value!r:.40} in place of a number"
+                values.append(float(value))
         except BaseException as error:  # user code can raise anything
             return self._explain(error)
         finally:

@@ -4,8 +4,10 @@ import asyncio
 import re
 import sys
 import time
+from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rg_env import rewards as rewards_module
@@ -67,13 +69,36 @@ def raising(rollouts):
 
 
 @pytest.mark.parametrize(
+    "values",
+    [
+        [1.0, 0.0],
+        (True, False),
+        np.array([1.0, 0.0]),
+        np.array([True, False]),
+        [Decimal(1), Decimal(0)],
+        {"a": 1, "b": 0}.values(),
+    ],
+)
+def test_numbers_of_every_kind_are_rewards(values):
+    for function in (lambda rollouts: values, lambda rollouts: (value for value in values)):
+        assert [one.reward for one in rewards_of(RewardFunction(function), 0.3, 0.2)] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
     ("function", "error"),
     [
         (lambda rollouts: [1.0], "1 values for 2 rollouts"),
         (lambda rollouts: [1.0, float("nan")], "not finite"),
         (lambda rollouts: [1.0, float("inf")], "not finite"),
         (lambda rollouts: None, "returned nothing, not one number for each rollout"),
-        (lambda rollouts: ["a", "b"], "ValueError"),
+        (lambda rollouts: ["1", "0"], "the text '1' in place of a number"),
+        (lambda rollouts: np.array(["1", "0"]), "in place of a number"),
+        (lambda rollouts: "10", "returned a str, '10', not a list"),
+        (lambda rollouts: b"10", "returned a bytes"),
+        (lambda rollouts: {1: 0.5, 0: 0.7}, "returned a dict, {1: 0.5, 0: 0.7}, not a list"),
+        (lambda rollouts: {0.5, 0.7}, "returned a set"),
+        (lambda rollouts: frozenset((0.5, 0.7)), "returned a frozenset"),
+        (lambda rollouts: {1: 0.5, 0: 0.7}.keys(), "returned a dict_keys"),
         (raising, "KeyError: 'colour'"),
         (lambda rollouts: sys.exit(), "SystemExit"),
     ],
@@ -93,6 +118,13 @@ def test_a_reward_function_is_tried_before_a_run_starts(module):
     name = module("def reward(rollouts):\n    return [rollout.score for rollout in rollouts]\n")
     with pytest.raises(RGEnvError, match=rf"fails on a made-up group: \S+{name}.py:2: AttributeError"):
         load_config([f"environment.skyrl_gym.rg_dump.reward={name}.reward", "environment.env_class=rg_dump"])
+
+
+def test_a_mapping_in_place_of_a_list_is_refused_before_a_run_starts(module):
+    name = module("def reward(rollouts):\n    return {one.repetition: one.verdict.scored.score for one in rollouts}\n")
+    with pytest.raises(RGEnvError, match="fails on a made-up group: the reward function returned a dict") as refused:
+        load_config([f"environment.skyrl_gym.rg_dump.reward={name}.reward", "environment.env_class=rg_dump"])
+    assert len([line for line in str(refused.value).splitlines() if "reward" in line]) == 1
 
 
 def test_calls_run_one_after_another_and_block_no_event_loop():

@@ -280,10 +280,24 @@ def _whole_lines(stream: io.BufferedIOBase) -> Iterator[bytes]:
 # -- the lock
 
 
-class RunLock:
-    """The lock of one run, from construction to `release`, which any thread may call; a DumpError names the holder."""
+class HeldError(DumpError):
+    """Another process writes here now."""
 
-    def __init__(self, folder: Path, run_id: str) -> None:
+
+class RunLock:
+    """The lock of one run, from construction to `release`, which any thread may call.
+
+    Args:
+        what: is being written to the folder, for the message.
+        instead: the settings that name another folder.
+
+    Raises:
+        HeldError: naming the holder. DumpError: the folder cannot be locked.
+    """
+
+    def __init__(
+        self, folder: Path, run_id: str, what: str = "", instead: str = "trainer.ckpt_path or dump_dir"
+    ) -> None:
         from filelock import FileLock, SoftFileLock, Timeout  # slow to import, and not needed for reading
 
         self._path = folder / lock_name(run_id)
@@ -296,9 +310,9 @@ class RunLock:
             holder = ""
             with suppress(OSError), open_regular(self._path) as file:
                 holder = file.read(256).decode(errors="replace").strip()
-            raise DumpError(
-                f"run {run_id} is being written to {folder} by {holder or 'another process'}: wait until "
-                f"it ends, or use another trainer.ckpt_path or dump_dir (if none runs, remove {self._path})"
+            raise HeldError(
+                f"{what or f'run {run_id}'} is being written to {folder} by {holder or 'another process'}: wait until "
+                f"it ends, or use another {instead} (if none runs, remove {self._path})"
             ) from None
         except OSError as error:
             raise DumpError(f"{self._path} cannot be locked ({error.strerror}): use another dump_dir") from None

@@ -26,7 +26,7 @@ from loguru import logger
 
 from rg_env.atomic import replace_bytes
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.dump.files import is_held, manifest_name, open_regular
+from rg_env.dump.files import HeldError, RunLock, is_held, manifest_name, open_regular
 from rg_env.dump.schema import SCHEMA_VERSION
 from rg_env.errors import ConfigError, DumpError
 from rg_env.settings import check_value, fields_of, set_value
@@ -45,6 +45,32 @@ def new_run_id() -> str:
     The chance that two of a thousand runs started in the same second, on any hosts, share an id is 1 in 8,600.
     """
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+
+
+def lock_checkpoints(ckpt_path: str | Path) -> list[RunLock]:
+    """Take the folder of a run's checkpoints for this process: two runs in it would mix their checkpoints, whatever
+    dump folders they have. Call it before `claim_run`.
+
+    Returns:
+        the lock; none where nothing can be locked: behind a URL, and on a disk without locks.
+
+    Raises:
+        HeldError: another process trains there. DumpError: the folder cannot be made.
+    """
+    if "://" in str(ckpt_path):
+        return []
+    folder = Path(ckpt_path).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(ckpt_path, error) from None
+    try:
+        return [RunLock(folder, "checkpoints", "a run", "trainer.ckpt_path")]
+    except HeldError:
+        raise
+    except DumpError as error:
+        logger.warning("{}; nothing keeps another run from writing its checkpoints there, too", error)
+        return []
 
 
 def claim_run(ckpt_path: str | Path, *, resuming: bool, settings: Mapping[str, Any] | None = None) -> tuple[str, int]:
@@ -73,13 +99,17 @@ def claim_run(ckpt_path: str | Path, *, resuming: bool, settings: Mapping[str, A
             content["settings"] = settings
         _write_run_file(f"{str(ckpt_path).rstrip('/')}/{RUN_FILE}", _as_json(content))
     except OSError as error:
-        raise DumpError(f"{ckpt_path}: cannot write the run id ({error}): choose another trainer.ckpt_path") from None
+        raise _unusable(ckpt_path, error) from None
     except (ValueError, KeyError, TypeError):
         raise DumpError(
             f"{ckpt_path}/{RUN_FILE} is damaged: remove it to continue under a new run id, or repair it "
             '({"run_id": …, "attempt": …}, as in the manifest in the dump folder)'
         ) from None
     return run_id, attempt
+
+
+def _unusable(ckpt_path: str | Path, error: OSError) -> DumpError:
+    return DumpError(f"{ckpt_path}: cannot write the run id ({error}): choose another trainer.ckpt_path")
 
 
 def read_run_file(ckpt_path: str | Path) -> dict[str, Any] | None:

@@ -127,7 +127,8 @@ class RolloutFacts(Struct, frozen=True, kw_only=True):
         tagged_score: score of `<answer>…</answer>`, in [0, 1]; None if nothing was scored.
         violation: what is wrong with the format (`Violation`), or "".
         status: how scoring ended.
-        response_tokens: length of the response in tokens; None if unknown.
+        response_tokens: length of the response in tokens; None if unknown. In groups of another environment, the tokens
+            that are trained on: fewer than were written where a chat template drops the thinking of earlier turns.
         stop_reason: as SkyRL gives it (`stop`, `length`, …).
         truncated: True when the response hit the length limit.
         penalty_factor: in [0, 1]; 1 where no penalty applied.
@@ -177,9 +178,9 @@ class RolloutRecord(RolloutFacts, frozen=True, kw_only=True):
             answer; else empty.
         answer: the answer taken from the response; "" exactly when there is a violation or no response.
         conversation: the prompt's messages, then the assistant's response as it was scored; empty if there is none.
-            In groups of another environment every turn of every role.
-        each_turn: a JSON array with `tokens` and `stop_reason` (null: unknown) of every turn of the assistant; "" in
-            groups of rg_dump.
+            In groups of another environment every turn of every role, as it was written.
+        each_turn: a JSON array with `tokens` (trained on; see `response_tokens`) and `stop_reason` (null: unknown) of
+            every turn of the assistant; "" in groups of rg_dump.
     """
 
     detail: str = ""
@@ -244,7 +245,8 @@ class GroupFacts(Record, frozen=True, kw_only=True):
         baseline: the score of the best cheap policy on the item, in [0, 1], beyond which partial credit counts; 0 if
             there is none, or if nothing in the group was scored.
         outcome: `all_correct` (every base score is at least `solved_at`), `all_failed` (every one is 0), else `mixed`.
-        no_signal: True when all rewards of responses are equal: such a group moves no weight in GRPO.
+        no_signal: True when all rewards of responses are equal: the advantage of such a group is exactly 0 in the GRPO,
+            RLOO and MaxRL of rg_env's trainers.
         solved_at: the base score from which a rollout counts as solved; None: the setting of that name.
         started_at: when the first response was requested, in seconds since 1970-01-01 UTC; None where it was not
             measured, as in imported responses.

@@ -123,7 +123,9 @@ class DumpWriter:
             also = "{} already holds other runs ({}); `rg-env dumps` commands read them together with this one"
             logger.warning(also, self.folder, len(others))
         # The lock first: from here on nobody else writes this run, which `finish_leftovers` relies on.
-        self._lock = RunLock(self.folder, run_id)
+        lock = RunLock(self.folder, run_id)
+        self.locks = [lock]
+        """What this process holds until the dump is closed."""
         try:
             finish_leftovers(self.folder, run_id)
             # After the leftovers, whose groups get ledger lines.
@@ -134,7 +136,7 @@ class DumpWriter:
                 kind: PartFile(self.folder, kind, run_id, size, fsync=fsync, lost=self._lost) for kind in FileKind
             }
         except BaseException as error:
-            self._lock.release()
+            lock.release()
             if isinstance(error, OSError):
                 raise DumpError(f"cannot finish what an earlier attempt left in {folder}: {error}") from None
             raise
@@ -259,7 +261,8 @@ class DumpWriter:
         for file in self._files.values():
             self._try_to_finish(file, at_end=True)
         end_manifest(self.folder, self.run_id, self.attempt, self.missing, self._ledger_lines)
-        self._lock.release()
+        for lock in self.locks:
+            lock.release()
 
     def _write_waiting(self) -> bool:
         """Write what waits, in order, until the disk refuses something. Never raises."""

@@ -55,6 +55,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FREE = {"dump_dir", "dump_fsync", "debug_logging", "suppress_base_env_logs"}
 _FREE_OF_SCORER = {"workers"}
 """Settings that change nothing in the groups, so that a run may be continued with other values."""
+_GROUPS_OF_SETTINGS = {"sampling", "config", "config.scorer", "config.length_penalty"}
+"""Parts of a plan whose keys are names of settings. Those of other parts are words of the user, such as tasks."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,8 @@ class Job:
         settings = {name: value for name, value in asdict(self.config).items() if name not in _FREE}
         # `scorer` is a group of settings, of which only the number of workers is free.
         settings["scorer"] = {name: value for name, value in settings["scorer"].items() if name not in _FREE_OF_SCORER}
-        sampling = asdict(self.options.sampling)
-        if self.options.request:
-            sampling["request"] = self.options.request
+        # The request is there if it is empty, too: a later one that is not is a difference.
+        sampling = {**asdict(self.options.sampling), "request": self.options.request}
         plan = {
             "command": self.command,
             "model": self.options.model,
@@ -348,8 +349,12 @@ def _planned_runs(folder: Path) -> Iterator[_PlannedRun]:
 
 
 def _differences(old: Any, new: Any, name: str = "") -> Iterator[str]:
+    """Compare two plans. A setting that only one of the two programs has is no difference."""
     if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted({*old, *new}):
+        keys = old.keys() | new.keys()
+        if name in _GROUPS_OF_SETTINGS:
+            keys = old.keys() & new.keys()
+        for key in sorted(keys):
             yield from _differences(old.get(key), new.get(key), f"{name}.{key}".lstrip("."))
     elif old != new:
         yield f"{name} was {as_typed(old):.60}, is now {as_typed(new):.60}"

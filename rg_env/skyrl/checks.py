@@ -35,7 +35,7 @@ from rg_env.prompts import Prompts, format_warning
 from rg_env.rewards import load_reward, try_reward_function
 from rg_env.setting_names import with_whole_names
 from rg_env.settings import value_of
-from rg_env.skyrl.resumption import check_resumption
+from rg_env.skyrl.resumption import check_checkpoint, check_resumption
 from rg_env.skyrl.run_folder import PATHS, check_run_name
 from rg_env.tasks import Split, TaskMix
 from rg_env.tasks.item import ENV_CLASS
@@ -46,6 +46,8 @@ NANO = "nano"
 """Accepted as a model path: the small policy that comes with rg_env."""
 ENGINE = "generator.inference_engine"
 ROLES = ("policy", "ref", "critic")
+COMPARE_A_GROUP = ("grpo", "rloo", "maxrl")
+"""SkyRL's advantage estimators for which the rewards of a group are relative to each other."""
 MODELS = tuple(f"trainer.{role}.model.path" for role in ROLES)
 NOT_BATCHED = "its responses would be scored one after another once the last one is there; set it to false"
 SECONDS = 5.0
@@ -218,7 +220,7 @@ def check_loop(cfg: Any) -> Mistakes:
     """Combinations that train on nothing, or die in the first step."""
     generator, algorithm = cfg.generator, cfg.trainer.algorithm
     estimator, sampling = algorithm.advantage_estimator, algorithm.dynamic_sampling.type
-    if estimator in ("grpo", "rloo", "maxrl") and generator.n_samples_per_prompt < 2:
+    if estimator in COMPARE_A_GROUP and generator.n_samples_per_prompt < 2:
         right = f"{estimator} compares the responses of a group, so a group needs at least 2"
         yield "generator.n_samples_per_prompt", right
     if generator.batched and cfg.rg_dump.experiment_class is None:  # another experiment may have another generator
@@ -335,7 +337,7 @@ def check_cpu(cfg: Any) -> Mistakes:
     cpu_threads()  # raises for a number of threads that cannot be read
 
 
-TOGETHER = (check_rows, check_loop, check_temperature, check_resumption)
+TOGETHER = (check_rows, check_loop, check_temperature, check_resumption, check_checkpoint)
 
 
 # ----------------------------------------------------------------------------------------- what needs torch and SkyRL

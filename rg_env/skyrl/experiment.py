@@ -27,7 +27,7 @@ from skyrl.train.utils.tracking import Tracking
 
 from rg_env.config import PREFIX
 from rg_env.dataset import EvalSet, ReasoningGymDataset
-from rg_env.dump import DumpWriter, claim_run, close_all, write_manifest
+from rg_env.dump import DumpWriter, close_all, write_manifest
 from rg_env.dump.manifest import read_manifest
 from rg_env.errors import MissingGroupsError, describe, need, one_line
 from rg_env.scoring import shared_scorer
@@ -35,8 +35,7 @@ from rg_env.scoring.audit import left_out_of_mix
 from rg_env.skyrl.env import register
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import set_up_logging
-from rg_env.skyrl.recorder import resumes
-from rg_env.skyrl.resumption import as_settings
+from rg_env.skyrl.recorder import claimed
 from rg_env.skyrl.steps import StepTracking
 from rg_env.skyrl.train_config import RGTrainConfig
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
@@ -98,8 +97,7 @@ class RGExperiment(BasePPOExp):
     def writer(self) -> DumpWriter:
         """Of the dump, which is opened before any model is loaded."""
         cfg = self.cfg
-        run_id, attempt = claim_run(cfg.trainer.ckpt_path, resuming=resumes(cfg), settings=as_settings(cfg))
-        writer = open_writer(cfg, run_id, attempt)
+        writer = claimed(cfg, functools.partial(open_writer, cfg))
         line = f"run {writer.run_id}, dump: {writer.folder}"
         self.reports.send(line=line, run_id=writer.run_id, dump=str(writer.folder))
         return writer

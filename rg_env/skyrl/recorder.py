@@ -12,7 +12,7 @@ import inspect
 import itertools
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from skyrl.train.generators.base import GeneratorInput, GeneratorInterface, Gene
 from skyrl.train.utils.trainer_utils import ResumeMode
 
 from rg_env.dump import DumpWriter, claim_run, write_manifest
+from rg_env.dump.manifest import lock_checkpoints
 from rg_env.errors import ConfigError
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.groups import fill_groups, origin_of, record_groups, with_slots
@@ -93,12 +94,40 @@ def open_dump(cfg: SkyRLTrainConfig, folder: str | Path) -> DumpWriter:
         folder: created if missing.
 
     Raises:
-        DumpError: the folder cannot be written, or another process writes this run.
+        DumpError: the folder cannot be written, or another process writes this run or its checkpoints.
     """
-    run_id, attempt = claim_run(cfg.trainer.ckpt_path, resuming=resumes(cfg), settings=as_settings(cfg))
-    writer = DumpWriter(folder, run_id, attempt)
-    facts = {"attempt": attempt, "kind": "train", "model": cfg.trainer.policy.model.path, "settings": asdict(cfg)}
-    write_manifest(writer.folder, run_id, facts)
+
+    def open_writer(run_id: str, attempt: int) -> DumpWriter:
+        writer = DumpWriter(folder, run_id, attempt)
+        facts = {"attempt": attempt, "kind": "train", "model": cfg.trainer.policy.model.path, "settings": asdict(cfg)}
+        write_manifest(writer.folder, run_id, facts)
+        return writer
+
+    return claimed(cfg, open_writer)
+
+
+def claimed(cfg: SkyRLTrainConfig, open_writer: Callable[[str, int], DumpWriter]) -> DumpWriter:
+    """Open the dump of a run whose checkpoints no other process may write until the dump is closed.
+
+    Args:
+        open_writer: takes run id and attempt.
+
+    Raises:
+        DumpError: another process trains with these checkpoints, or they or the dump cannot be written.
+    """
+    ckpt_path, resuming = cfg.trainer.ckpt_path, resumes(cfg)
+    locks = []
+    # Runs that neither read nor write checkpoints share none.
+    if resuming or cfg.trainer.ckpt_interval > 0:
+        locks = lock_checkpoints(ckpt_path)
+    try:
+        run_id, attempt = claim_run(ckpt_path, resuming=resuming, settings=as_settings(cfg))
+        writer = open_writer(run_id, attempt)
+    except BaseException:
+        for lock in locks:
+            lock.release()
+        raise
+    writer.locks += locks
     return writer
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +19,9 @@ from loguru import logger
 from rg_env.config import PREFIX
 from rg_env.dump.manifest import read_beside, read_run_file
 from rg_env.errors import as_typed, refuse
+
+STEP_FOLDER = re.compile(r"global_step_(\d+)")
+"""The name of a checkpoint's folder."""
 
 
 def check_resumption(cfg: Any) -> Iterator[tuple[str, str]]:
@@ -64,6 +69,72 @@ def step_in(ckpt_path: str | Path) -> int | None:
         return None
 
 
+# ----------------------------------------------------------------------------------------------- a broken checkpoint
+def check_checkpoint(cfg: Any) -> Iterator[tuple[str, str]]:
+    """Refuse to resume from a checkpoint with a file that is cut off, before the models are loaded.
+
+    Not covered: bytes that have changed in the middle of a file, Megatron's `.distcp` files, and URLs.
+    """
+    checkpoint = checkpoint_to_load(cfg)
+    if checkpoint is None or "://" in checkpoint or finished_at(cfg) is not None:
+        return
+    if broken := _broken_file(Path(checkpoint).expanduser()):
+        setting = "trainer.resume_path" if cfg.trainer.resume_mode == "from_path" else "trainer.resume_mode"
+        yield setting, f"{broken}; {way_on_from(checkpoint)}"
+
+
+def checkpoint_to_load(cfg: Any) -> str | None:
+    """Return the folder or URL from which SkyRL is going to resume; None if from none."""
+    trainer = cfg.trainer
+    if trainer.resume_mode == "from_path":
+        return str(trainer.resume_path or "").rstrip("/") or None
+    step = step_in(trainer.ckpt_path) if trainer.resume_mode == "latest" else None
+    if step is None:
+        return None
+    return f"{trainer.ckpt_path.rstrip('/')}/global_step_{step}"
+
+
+def way_on_from(checkpoint: str) -> str:
+    """Say how to go on where a checkpoint cannot be loaded: from the newest one before it that is whole."""
+    whole = None
+    if "://" not in checkpoint:
+        whole = _newest_whole_before(Path(checkpoint).expanduser())
+    if whole is None:
+        return "no checkpoint before it is known to be whole; for a new run set trainer.resume_mode=none"
+    return (
+        f"the newest whole one before it is {whole.name}: to go on from that, "
+        f"trainer.resume_mode=from_path trainer.resume_path={whole}"
+    )
+
+
+def _newest_whole_before(checkpoint: Path) -> Path | None:
+    last = STEP_FOLDER.fullmatch(checkpoint.name)
+    if last is None or not checkpoint.parent.is_dir():
+        return None
+    earlier = {}
+    for folder in checkpoint.parent.iterdir():
+        match = STEP_FOLDER.fullmatch(folder.name)
+        if match and int(match[1]) < int(last[1]):
+            earlier[int(match[1])] = folder
+    for _, folder in sorted(earlier.items(), reverse=True):
+        # SkyRL writes these two last, and rg_env resumes from none without them.
+        is_complete = (folder / "trainer_state.pt").is_file() and (folder / "data.pt").is_file()
+        if is_complete and not _broken_file(folder):
+            return folder
+    return None
+
+
+def _broken_file(checkpoint: Path) -> str:
+    """Say what is wrong with a checkpoint, as far as a look at the end of each file shows; empty if nothing is."""
+    if not checkpoint.is_dir():
+        return f"there is no {checkpoint}"
+    for path in sorted(checkpoint.rglob("*.pt")):
+        # Files of `torch.save` are ZIP archives, which have their table of contents at the end.
+        if not zipfile.is_zipfile(path):
+            return f"{path} is cut off or corrupt"
+    return ""
+
+
 # --------------------------------------------------------------------------------------------- the same experiment?
 _DEFINING = tuple(
     f"{name}."
@@ -101,6 +172,7 @@ _FREE = tuple(
         "eval_seed",
         "num_eval_samples_per_task",
         "scorer.workers",
+        "stop_on_canaries",
         "dump_dir",
         "dump_rollouts",
         "dump_failed_rollouts",
@@ -115,7 +187,7 @@ _FREE = tuple(
         "device",
     )
 )
-"""Those of ours that do not: the evaluation set, the dump, logging and hardware."""
+"""Those of ours that do not: the evaluation set, when to stop, the dump, logging and hardware."""
 _SHOWN = 3
 """At most so many differences are named."""
 

@@ -25,14 +25,13 @@ from rg_env.config import PREFIX
 from rg_env.dump.manifest import read_run_file
 from rg_env.errors import refuse
 from rg_env.settings import set_value, value_of
-from rg_env.skyrl.resumption import step_in
+from rg_env.skyrl.resumption import STEP_FOLDER, step_in
 
 _CKPT, _EXPORT, _NAME = "trainer.ckpt_path", "trainer.export_path", "trainer.run_name"
 _PARTS = {_CKPT: "checkpoints", _EXPORT: "exports", "trainer.log_path": "logs", f"{PREFIX}.dump_dir": "dumps"}
 """The settings of a run's paths, and where they are in its folder unless a recipe says otherwise."""
 PATHS = tuple(_PARTS)
 _WITHOUT_RECIPE = Path("runs", "train")
-_STEP = re.compile(r"global_step_(\d+)")
 _STAMP = re.compile(r"-\d{8}-\d{6}")
 """What the name of a run's folder has after the name of its link."""
 
@@ -221,7 +220,7 @@ def refuse_what_is_of_another_run(cfg: Any, folder: RunFolder) -> None:
     start = 0
     resumed = Path(trainer.resume_path or "")
     is_own = trainer.resume_mode == "from_path" and resumed.parent.resolve() == Path(trainer.ckpt_path).resolve()
-    if is_own and (match := _STEP.fullmatch(resumed.name)):
+    if is_own and (match := STEP_FOLDER.fullmatch(resumed.name)):
         start = int(match[1])
     # The folder of the run itself is new. Only a path outside it may have the files of another run.
     if _CKPT not in folder.parts and trainer.ckpt_interval > 0 and not (is_own and trainer.max_ckpts_to_keep < 0):
@@ -243,5 +242,5 @@ def _last_step_below(path: str) -> int:
     """Return the highest N of the folders global_step_N in a local folder; 0 if there is none."""
     if "://" in path or not Path(path).is_dir():
         return 0
-    matches = [_STEP.fullmatch(entry.name) for entry in Path(path).iterdir()]
+    matches = [STEP_FOLDER.fullmatch(entry.name) for entry in Path(path).iterdir()]
     return max((int(match[1]) for match in matches if match), default=0)

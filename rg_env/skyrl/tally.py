@@ -288,17 +288,24 @@ def is_unsolved(group: GroupRecord, solved_at: float) -> bool:
     return bool(responses) and all(rollout.base_score < solved_at for rollout in responses)
 
 
-def why_every_reward_call_failed(groups: Iterable[GroupRecord]) -> str:
-    """Return the commonest failure of the user's reward function, if it was called for these groups and returned
-    nothing usable for any; else empty."""
+def why_every_reward_call_failed(groups: Sequence[GroupRecord]) -> str:
+    """Return the commonest failure of the user's reward function, if it was called for most of these groups and
+    returned nothing usable for any; else empty."""
     errors = Counter[str]()
+    called = 0
     for group in groups:
-        for rollout in group.rollouts:
-            if rollout.status is Status.OK:
+        responses = answered(group.rollouts)
+        called += bool(responses)
+        for rollout in responses:
+            # Not by its status: the function also rates answers whose scorer failed.
+            if rollout.custom_reward is not None:
                 return ""
             if rollout.status is Status.REWARD_ERROR:
                 errors[rollout.detail] += 1
-    return errors.most_common(1)[0][0] if errors else ""
+    # Where most requests fail, a few calls say little about the function.
+    if not errors or called <= len(groups) / 2:
+        return ""
+    return errors.most_common(1)[0][0]
 
 
 def _with_counts(counts: Counter[str]) -> str:

@@ -32,20 +32,25 @@ from rg_env.dataset import EvalSet
 from rg_env.dump import DumpWriter, GroupRecord, TrainedRecord, close_all
 from rg_env.dump.manifest import note_in_manifest
 from rg_env.dump.reader import open_run_of
-from rg_env.dump.schema import RG_DUMP
+from rg_env.dump.schema import RG_DUMP, has_no_signal
 from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.skyrl.canaries import Canaries, first_items
+from rg_env.skyrl.checks import COMPARE_A_GROUP
 from rg_env.skyrl.loader import AsyncRows, TrainLoader
+from rg_env.skyrl.resumption import checkpoint_to_load, way_on_from
 from rg_env.skyrl.steps import numbers_line
 from rg_env.skyrl.tally import Tally, is_unsolved, why_every_reward_call_failed, write_over
 from rg_env.symptoms import WATCHED, collapse_line, phantom_line
 from rg_env.terminal.reports import Reports
 from rg_env.user_code import in_user_code
 
-_GROUPS, _MASKED = "rg_env_groups", "rg_env_masked"
-"""Keys of a training batch's metadata: `group_ids` and `masked` of each row that is not padded."""
+_GROUPS, _MASKED, _REWARDS = "rg_env_groups", "rg_env_masked", "rg_env_rewards"
+"""Keys of a training batch's metadata: `group_ids`, `masked` and the reward in 64 bits of each row that is not
+padded."""
 _OVER_THE_BATCH = ("gae", "reinforce++")
 """Estimators that do not compare the rollouts of a group. A user's own is taken to compare them."""
+_REASON = 300
+"""At most so many characters of what SkyRL or torch says about a checkpoint are shown."""
 _NAMED = 5
 """At most so many groups are named in a warning."""
 
@@ -97,21 +102,31 @@ class RecordingTrainer:
     def convert_to_training_input(self, generator_output: Any, uids: list[str]) -> TrainingInputBatch:
         """As in SkyRL, with the group of each row in the metadata."""
         batch = super().convert_to_training_input(generator_output, uids)  # type: ignore[misc]
+        # The tensor of rewards, which SkyRL has made, has 32 bits.
+        rewards = [sum(of_tokens) for of_tokens in generator_output["rewards"]]
         batch.metadata |= {_GROUPS: generator_output["group_ids"], _MASKED: generator_output["masked"]}
+        batch.metadata[_REWARDS] = rewards
         return batch
 
     def compute_advantages_and_returns(self, data: TrainingInputBatch) -> TrainingInputBatch:
-        """As in SkyRL, but masked rows change no other row's advantages, and have none.
+        """As in SkyRL, but masked rows change no other row's advantages, and have none, and the advantages of a group
+        whose rewards are equal are exactly 0.
 
         Not covered: `advantage_batch_normalize`, for which SkyRL takes the mean over all rows, padding included.
         """
         uids: list[str] = data.metadata["uids"]
         masked: list[bool] = [*data.metadata.pop(_MASKED)]
-        masked += [False] * (len(uids) - len(masked))  # the rows that SkyRL padded
+        rewards: list[float] = [*data.metadata.pop(_REWARDS)]
+        padding = len(uids) - len(masked)
+        masked += [False] * padding
+        rewards += [0.0] * padding
+        algorithm = self.cfg.trainer.algorithm
+        if algorithm.use_kl_in_reward:  # by now, the penalty is part of what the estimator compares
+            rewards = data["rewards"].sum(dim=-1).tolist()
         # An estimator over the whole batch has something to compare with, even for a rollout whose group is masked.
         without_advantage = masked
-        if self.cfg.trainer.algorithm.advantage_estimator not in _OVER_THE_BATCH:
-            without_advantage = self._with_those_left_alone(data, masked)
+        if algorithm.advantage_estimator not in _OVER_THE_BATCH:
+            without_advantage = self._with_those_not_compared(data, masked, rewards)
 
         # GRPO, RLOO and MAXRL compare the rewards of equal uids: a masked row gets a uid of its own.
         own_uids = []
@@ -131,22 +146,33 @@ class RecordingTrainer:
         data["advantages"][torch.tensor(without_advantage)] = 0.0
         return data
 
-    def _with_those_left_alone(self, data: TrainingInputBatch, masked: Sequence[bool]) -> list[bool]:
-        """Return the masked rows, and those of a trajectory whose group has no other one that is not masked.
+    def _with_those_not_compared(
+        self, data: TrainingInputBatch, masked: Sequence[bool], rewards: Sequence[float]
+    ) -> list[bool]:
+        """Return the masked rows, and those of a group in which nothing differs that is not masked.
 
-        It has nothing to be compared with, and SkyRL would take its reward for the advantage.
+        A single trajectory that is left has nothing to be compared with, and SkyRL would take its reward for the
+        advantage. Of equal rewards, the mean in 32 bits may differ in the last bit, and so may the standard deviation
+        from 0: GRPO's quotient of both is up to 0.1.
         """
         uids: list[str] = data.metadata["uids"]
         step_wise = self.cfg.generator.step_wise_trajectories
         is_last = data.metadata["is_last_step"] if step_wise else [True] * len(uids)
-        with_masked, compared = set[str](), Counter[str]()
-        for uid, is_masked, last in zip(uids, masked, is_last, strict=True):
+        with_masked, compared = set[str](), defaultdict[str, list[float]](list)
+        for uid, is_masked, last, reward in zip(uids, masked, is_last, rewards, strict=True):
             if is_masked:
                 with_masked.add(uid)
             elif last:
-                compared[uid] += 1
-        alone = {uid for uid in with_masked if compared[uid] < 2}
-        return [is_masked or uid in alone for uid, is_masked in zip(uids, masked, strict=True)]
+                compared[uid].append(reward)
+        # An estimator of the user's own may compare with something else than the group.
+        compares_groups = self.cfg.trainer.algorithm.advantage_estimator in COMPARE_A_GROUP
+        without = set[str]()
+        for uid in uids:
+            is_alone = uid in with_masked and len(compared[uid]) < 2
+            is_equal = compares_groups and len(compared[uid]) > 1 and has_no_signal(compared[uid])
+            if is_alone or is_equal:
+                without.add(uid)
+        return [is_masked or uid in without for uid, is_masked in zip(uids, masked, strict=True)]
 
     def train_critic_and_policy(self, data: TrainingInputBatch) -> Any:
         """As in SkyRL. Once it has returned, the groups are recorded as trained on."""
@@ -295,14 +321,25 @@ class RGTrainerMixin(RecordingTrainer):
         """As in SkyRL. The step from which the run continues is reported.
 
         Raises:
+            RGEnvError: the checkpoint cannot be loaded.
             ConfigError: the checkpoint does not say which rows were trained on. SkyRL only warns, and trains on the
                 first rows again.
         """
-        step, *others = super().load_checkpoints()  # type: ignore[misc]
+        self.reports.send(doing="loading the checkpoint")
+        try:
+            step, *others = super().load_checkpoints()  # type: ignore[misc]
+        except Exception as error:
+            logger.opt(exception=error).error("the checkpoint cannot be loaded")
+            checkpoint = checkpoint_to_load(self.cfg) or ""
+            cause = getattr(error, "cause", None) or error  # Ray wraps what a worker raised
+            why = describe(cause, _REASON)
+            raise RGEnvError(f"{checkpoint} cannot be loaded: {why}; {way_on_from(checkpoint)}") from error
+        self.reports.send(doing="training")
         if step and not self.train_dataloader.is_restored:
             raise ConfigError(
-                f"the checkpoint of step {step} does not say which rows were trained on, so it is not one of rg_env; "
-                "to start from its weights, export them and name the folder in trainer.policy.model.path"
+                f"the checkpoint of step {step} does not say which rows were trained on: its data.pt is missing, "
+                "corrupt or not of rg_env; to start from its weights, export them and name the folder in "
+                "trainer.policy.model.path"
             )
         if step:
             # An evaluation before the first step would report this one again, without its numbers.

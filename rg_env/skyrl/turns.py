@@ -5,6 +5,7 @@ called (`note_turns`). They are exact in SkyRL's plain, step-wise and single-mes
 in SkyRL's batched mode, they are the runs of the loss mask, decoded.
 
 Invariant: nothing is parsed and nothing is guessed. A number of tokens that the loss mask does not tell is unknown.
+Texts are what was written, and numbers of tokens what is trained on: SkyRL's chat templates may drop thinking between.
 
 Not covered: the observation after the last turn, which the model never saw; images; the stop reason of a turn that is
 not the last one of its output row, which SkyRL does not keep.

@@ -1,6 +1,7 @@
 """`rg-env collect --endpoint` against a scripted server: what is recorded, what it costs, and every way to stop."""
 
 import contextlib
+import json
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
+from rg_env.evaluate.endpoint import RequestLimits, Sampling
+from rg_env.evaluate.run import _GROUPS_OF_SETTINGS, EndpointOptions, Job, _differences
 from rg_env.evaluate.suites import train_questions
 from tests.evaluate.server import HANG, Answer, completion, error, serving, wait_for_groups
 from tests.running import program, run_program
@@ -173,6 +176,36 @@ def test_what_fails_every_request_is_one_line_without_the_key(tmp_path):
     assert not done.stdout
     (line,) = done.stderr.splitlines()
     assert "36 requests: 12 questions × 3, responses of at most 4,096 tokens, 147,456 in all" in line
+
+
+def plan_of(folder):
+    config = RGDumpConfig(tasks={"gcd": 1}, dump_dir=str(folder))
+    options = EndpointOptions("http://localhost:1", "m", "m", Sampling(), RequestLimits())
+    return Job("collect", train_questions(config, 2), 3, config, options).plan
+
+
+@pytest.mark.parametrize("group", sorted(_GROUPS_OF_SETTINGS))
+def test_a_setting_that_only_one_of_two_programs_has_keeps_no_run_from_being_resumed(tmp_path, group):
+    plan = plan_of(tmp_path)
+    older, newer = json.loads(json.dumps([plan, plan]))
+    part = older
+    for name in group.split("."):
+        part = part[name]
+    del part[next(iter(part))]
+    for before, now in ((older, newer), (newer, older)):
+        assert list(_differences(before, now)) == []
+
+
+@pytest.mark.parametrize("name", ["config.tasks.lcm", "sampling.request.top_k", "questions.suite", "samples"])
+def test_what_the_user_adds_keeps_a_run_from_being_resumed(tmp_path, name):
+    plan = plan_of(tmp_path)
+    changed = part = json.loads(json.dumps(plan))
+    *groups, key = name.split(".")
+    for group in groups:
+        part = part[group]
+    part[key] = 7
+    assert f"{name} was " in " ".join(_differences(plan, changed))
+    assert f"{name} was 7" in " ".join(_differences(changed, plan))
 
 
 def test_a_killed_run_is_resumed_without_repeating_a_group(right, tmp_path):

@@ -37,6 +37,7 @@ def batch_of(rollouts, step_wise=False, masked_tokens=TOKENS):
     uids = [uid for uid, *_ in rows]
     data.metadata = {"uids": uids, "avg_response_length": 1.0, "is_last_step": [last for *_, last in rows]}
     data.metadata["rg_env_masked"] = [masked for _, _, masked, _ in rows]
+    data.metadata["rg_env_rewards"] = [reward if last else 0.0 for _, reward, _, last in rows]
     return data
 
 

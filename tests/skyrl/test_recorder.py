@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trl
 from skyrl.train.config import GeneratorConfig
+from skyrl.train.config.config import ChatTemplateConfig
 from skyrl.train.generators.base import BatchMetadata, GeneratorInterface, TrajectoryID
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import concatenate_generator_outputs, prepare_generator_input
@@ -165,6 +166,27 @@ def test_turns_are_exact_with_a_template_that_changes_the_last_turn(tmp_path, mo
     assert [role for role, _ in first] == ["system", "user", "assistant", "user", "assistant"]
     assert (first[2][1], first[4][1]) == ("  turn 0\n\n#### 99", "I say #### 2")
     assert first[3][1].startswith("Please provide your step-by-step reasoning")
+
+
+def test_with_a_template_that_drops_thinking_texts_are_what_was_written_and_tokens_what_is_trained_on(
+    tmp_path, monkeypatch
+):
+    def thinking(prompt, sample):
+        return "<think>long and longer</think>\n\n#### 99" if "provide" not in prompt else "I say #### 2"
+
+    async def without_logprobs(engine, *args, generate=ScriptedEngine.generate, **kwargs):
+        return {**await generate(engine, *args, **kwargs), "response_logprobs": None}
+
+    monkeypatch.setattr(ScriptedEngine, "generate", without_logprobs)  # SkyRL has none with a template of its own
+    template = ChatTemplateConfig(source="name", name_or_path="qwen3_without_thinking")
+    settings = MULTI_TURN | {"chat_template": template, "max_turns": 2}
+    (group, _), raw, _ = recorded(tmp_path, prompts("gsm8k_multi_turn"), settings, thinking)
+    rollout = group.rollouts[0]
+    assert rollout.conversation[2]["content"] == "<think>long and longer</think>\n\n#### 99"
+    tokens = [turn["tokens"] for turn in json.loads(rollout.each_turn)]
+    assert rollout.response_tokens == sum(tokens) == sum(raw["loss_masks"][0])
+    trained = [token for token, mask in zip(raw["response_ids"][0], raw["loss_masks"][0], strict=True) if mask]
+    assert tokenizer().decode(trained[: tokens[0]]).startswith("#### 99")
 
 
 def test_the_turns_of_another_generator_are_the_runs_of_its_loss_mask(tmp_path):

@@ -4,8 +4,10 @@ The folders and processes are real, and so are the evaluations; the trainings le
 tests/e2e/test_loops.py has.
 """
 
+import errno
 import itertools
 import multiprocessing
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,10 +18,14 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.dump import DumpWriter, claim_run, write_manifest
+from rg_env.dump.manifest import lock_checkpoints
 from rg_env.dump.run_files import dump_folders
-from rg_env.errors import ConfigError
+from rg_env.errors import ConfigError, DumpError
+from rg_env.skyrl.experiment import RGExperiment
+from rg_env.skyrl.recorder import open_dump
 from rg_env.skyrl.resumption import as_settings
 from rg_env.skyrl.train_config import RGTrainConfig, load_run
+from tests.documents import ROOT
 from tests.evaluate.server import completion, serving
 
 CONFIG = str(Path(__file__).parents[2] / "configs" / "quickstart.yaml")
@@ -114,6 +120,7 @@ def test_latest_finds_the_newest_run_without_a_link(tmp_path):
 def test_a_run_in_the_links_place_is_continued_once_it_is_renamed(tmp_path):
     real = tmp_path / "runs" / "quickstart"
     (real / "checkpoints").mkdir(parents=True)
+    (real / "checkpoints" / "global_step_4").mkdir()
     (real / "checkpoints" / "latest_ckpt_global_step.txt").write_text("4")
     with pytest.raises(ConfigError, match="rename it to quickstart-2") as refused:
         start("resume_mode=latest")
@@ -273,3 +280,51 @@ def test_two_trainings_and_two_evaluations_at_once_share_nothing(tmp_path, serve
         assert len(list(dump.glob("*_manifest_*"))) == 1
     assert len(list(runs.glob("quickstart-eval-2*"))) == 2
     assert (runs / "quickstart").resolve() in {dump.parent for dump in dumps}
+
+
+# ------------------------------------------------------------------------------------------- one folder of checkpoints
+def opened(cfg: RGTrainConfig) -> DumpWriter:
+    """The dump of a run, as its experiment opens it."""
+    experiment = RGExperiment.__new__(RGExperiment)
+    experiment.cfg = cfg
+    return experiment.writer
+
+
+def test_a_second_resumption_is_refused_whatever_its_dump_folder_and_counts_no_attempt():
+    first = start()
+    opened(first).close()
+    checkpoint(first, 2)
+    checkpoints = Path(first.trainer.ckpt_path)
+    second = start("resume_mode=latest", "dump_dir=elsewhere")
+    command = [sys.executable, "-m", "tests.programs.checkpoints_holder", checkpoints]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as resumption:
+        assert resumption.stdout.readline().split()[1] == "2"
+        before = everything_in(checkpoints)
+        holder = f"a run is being written to {checkpoints} by process {resumption.pid} on "
+        with pytest.raises(DumpError, match=f"^{re.escape(holder)}[^\n]*: wait until it ends"):
+            opened(second)
+        assert everything_in(checkpoints) == before
+        resumption.kill()
+    with opened(second) as writer:
+        assert writer.attempt == 3
+    assert not [path for path in checkpoints.iterdir() if "lock" in path.name]
+
+
+def test_runs_of_a_recorder_share_a_folder_only_without_checkpoints(tmp_path):
+    cfg = start("trainer.ckpt_path=mine")
+    with open_dump(cfg, "one"), open_dump(cfg, "two"):
+        cfg.trainer.ckpt_interval = 5
+        with open_dump(cfg, "three"), pytest.raises(DumpError, match=r"another trainer\.ckpt_path \(if none"):
+            open_dump(cfg, "four")
+    with pytest.raises(DumpError):
+        open_dump(cfg, Path(CONFIG))
+    open_dump(cfg, "four").close()
+
+
+def test_a_disk_without_locks_gets_a_warning(tmp_path, monkeypatch, warnings):
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
+    assert lock_checkpoints(tmp_path) == []
+    assert "No locks available" in warnings[0]

@@ -40,11 +40,18 @@ def failed(detail):
     return rollout(0.0, status=Status.REWARD_ERROR, detail=detail)
 
 
+def rated(value, **facts):
+    return rollout(0.0, custom_reward=value, **facts)
+
+
 @pytest.mark.parametrize(
     ("groups", "error"),
     [
         ([group(0, [failed("b"), failed("b")]), group(1, [failed("a"), unanswered()])], "b"),
-        ([group(0, [failed("b")]), group(1, [1.0])], ""),
+        ([group(0, [failed("b")]), group(1, [rated(0.5)])], ""),
+        ([group(0, [failed("b")]), group(1, [rated(0.5, status=Status.TIMEOUT)])], ""),
+        ([group(0, [failed("b")]), group(1, [rollout(0.0, status=Status.TIMEOUT)])], "b"),
+        ([group(0, [failed("b"), unanswered()]), group(1, [unanswered()]), group(2, [unanswered()])], ""),
         ([group(0, [unanswered()])], ""),
         ([], ""),
     ],

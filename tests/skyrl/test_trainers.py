@@ -421,6 +421,59 @@ def test_a_checkpoint_that_does_not_know_its_rows_is_refused(tmp_path, content):
         train(build(tmp_path, attempt=2, **settings, trainer__max_training_steps=4))
 
 
+def write_model(trainer):
+    """Let the trainer write a file of the policy, as a worker of SkyRL's does, and load it."""
+
+    def save(role, folder, tokenizer):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        torch.save({"weight": torch.ones(1000)}, Path(folder).parent / MODEL)
+
+    def load(role, folder, **_):
+        torch.load(Path(folder).parent / MODEL)
+
+    trainer.dispatch.save_checkpoint, trainer.dispatch.load_checkpoint = save, load
+    return trainer
+
+
+MODEL = "policy/model_world_size_1_rank_0.pt"
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [(MODEL, 0), (MODEL, 1000), ("data.pt", 500), ("trainer_state.pt", 1000), ("fully_async_state.pt", 500)],
+)
+def test_a_checkpoint_that_is_cut_off_is_refused_at_the_start_and_the_one_before_is_named(tmp_path, name, size):
+    more = {**KEEP_ALL, **CHECKPOINTS, **(FULLY_ASYNC if "async" in name else {})}
+    train(write_model(build(tmp_path, **more)))
+    broken = tmp_path / "checkpoints" / "global_step_3" / name
+    os.truncate(broken, size)
+    more["trainer__max_training_steps"], more["trainer__epochs"] = 4, 2
+    before = tmp_path / "checkpoints" / "global_step_2"
+    way_on = f"trainer.resume_mode=from_path trainer.resume_path={before}"
+    with pytest.raises(ConfigError, match=re.escape(f"trainer.resume_mode='latest': {broken} is cut off")) as refused:
+        build(tmp_path, attempt=2, **more)
+    assert way_on in str(refused.value)
+    more |= {"trainer__resume_mode": "from_path", "trainer__resume_path": str(before)}
+    train(write_model(build(tmp_path, attempt=2, **more)))
+    assert sorted(trained_in(tmp_path / "dumps")) == [1, 2, 3, 4]
+
+
+def test_a_checkpoint_that_cannot_be_loaded_is_one_line(tmp_path):
+    more = {**KEEP_ALL, **CHECKPOINTS}
+    train(write_model(build(tmp_path, **more)))
+    newest = tmp_path / "checkpoints" / "global_step_3"
+    (newest / "trainer_state.pt").unlink()
+    (newest.with_name("global_step_2") / "data.pt").unlink()  # so that the one of step 1 is the newest whole one
+    more["trainer__max_training_steps"], more["trainer__epochs"] = 4, 2
+    trainer = write_model(build(tmp_path, attempt=2, **more))
+    trainer.reports = Told()
+    with pytest.raises(RGEnvError) as failed:
+        train(trainer)
+    assert str(failed.value).startswith(f"{newest} cannot be loaded: FileNotFoundError: Trainer state file not found")
+    assert str(failed.value).endswith(f"trainer.resume_path={newest.with_name('global_step_1')}")
+    assert trainer.reports.sent[-1] == {"doing": "loading the checkpoint"}
+
+
 def test_what_a_checkpoint_covers_is_on_disk_before_it(tmp_path, monkeypatch):
     append = PartFile.append
 

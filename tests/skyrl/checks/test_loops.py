@@ -90,6 +90,7 @@ FREE = {
     "generator.inference_engine.gpu_memory_utilization": "0.5",
     f"{RG}.scorer.workers": "2",
     f"{RG}.groups_per_file": "7",
+    f"{RG}.stop_on_canaries": "true",
 }
 
 
