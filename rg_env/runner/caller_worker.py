@@ -222,7 +222,7 @@ class Worker:
         Raises:
             JobFailedError: no reply within the limit. It, EOFError, OSError, ProtocolError: discard the worker.
         """
-        end, before = monotonic() + limit.wall, self._cpu_seconds()
+        end, before = monotonic() + limit.wall, cpu_seconds(self.pid)
         await self._send(pickle.dumps((target, arguments)), limit.wall)
         # It cannot use up its CPU time in less wall time, so the first look comes after that.
         pause = min(limit.cpu, end - monotonic())
@@ -235,10 +235,10 @@ class Worker:
             # 2. Is it? It had at least `limit.cpu` seconds of wall time by now. One that waits for a core is not asleep
             # but runnable, so a single look tells that it waits for something else, and this time counts. One that was
             # stopped, or waits for a disk, is not asleep either: that is the machine's doing, and excused.
-            used = self._cpu_seconds() - before
+            used = cpu_seconds(self.pid) - before
             left = end - monotonic()
-            is_asleep = limit.cpu < math.inf and self._is_asleep()
-            if is_asleep or used >= limit.cpu or left <= 0:
+            sleeps = limit.cpu < math.inf and is_asleep(self.pid)
+            if sleeps or used >= limit.cpu or left <= 0:
                 break
             # 3. No: it needed the time to get a core. Look again as soon as it may be.
             pause = min(left, max(_SHORTEST_WAIT, limit.cpu - used))
@@ -247,7 +247,7 @@ class Worker:
         reply = self._read()
         if reply is not None:
             return _decode(reply)
-        raise _too_late(limit, used, is_asleep)
+        raise _too_late(limit, used, sleeps)
 
     async def _send(self, request: bytes, seconds: float) -> None:
         # Nearly every request fits into the socket at once, which is faster than to ask the loop.
@@ -285,19 +285,22 @@ class Worker:
             raise EOFError("the worker has ended")
         return received
 
-    def _cpu_seconds(self) -> float:
-        """CPU time of the worker so far. Outside Linux it is unknown, and wall time takes its place."""
-        if sys.platform != "linux":
-            return monotonic()
-        # Still readable when the process has died: it is not reaped before this side says so, and nobody gets its pid.
-        clock = ~self.pid << 3 | 2  # the clock of a process, as clock_getcpuclockid(3) makes it
-        return clock_gettime(clock)
 
-    def _is_asleep(self) -> bool:
-        try:
-            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
-        except OSError:
-            return False
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process so far. Outside Linux it is unknown, and wall time takes its place."""
+    if sys.platform != "linux":
+        return monotonic()
+    # Still readable when a worker has died: it is not reaped before this side says so, and nobody gets its pid.
+    clock = ~pid << 3 | 2  # the clock of a process, as clock_getcpuclockid(3) makes it
+    return clock_gettime(clock)
+
+
+def is_asleep(pid: int) -> bool:
+    """Return whether a process waits for something that is neither a core nor a disk. Never outside Linux."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+    except OSError:
+        return False
 
 
 def _decode(reply: bytes) -> object:
@@ -309,11 +312,11 @@ def _decode(reply: bytes) -> object:
         raise ProtocolError(f"the reply is not JSON: {error}") from None
 
 
-def _too_late(limit: Limit, used: float, is_asleep: bool) -> JobFailedError:
+def _too_late(limit: Limit, used: float, sleeps: bool) -> JobFailedError:
     """Why there is no reply: excused if the machine had no core for the worker."""
     if limit.cpu == math.inf:
         return JobFailedError(Failure.TIMEOUT, f"no score within {limit.wall:g} s")
-    if used < limit.cpu and not is_asleep:
+    if used < limit.cpu and not sleeps:
         why = f"no core was free: the scorer got {used:.2g} s of CPU time"
         return JobFailedError(Failure.TIMEOUT, why, excused=True)
     return JobFailedError(Failure.TIMEOUT, f"no score within {limit.cpu:g} s of CPU time")

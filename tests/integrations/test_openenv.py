@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import httpx
 import pytest
 
+from rg_env.integrations import episodes
 from rg_env.scoring import Scorer
 from tests.integrations.test_episodes import TRAIN, run, scorer
 
@@ -51,5 +53,19 @@ def test_what_is_wrong_is_one_line(scorer: Scorer, path: str, body: Any, status:
         reply = await client.post(path, json=body)
         assert (reply.status_code, list(reply.json())) == (status, ["error"])
         assert why in reply.json()["error"]
+
+    run(scorer, test)
+
+
+def test_a_moment_without_descriptors_closes_no_split(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def test(client: httpx.AsyncClient) -> None:
+        with monkeypatch.context() as moment:
+            moment.setattr(episodes, "ReasoningGymDataset", fail)
+            failed = await client.post("/reset", json={"index": 3})
+        assert (failed.status_code, "Too many open files" in failed.json()["error"]) == (503, True)
+        assert (await client.post("/reset", json={"index": 3})).status_code == 200
 
     run(scorer, test)
