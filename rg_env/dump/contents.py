@@ -93,9 +93,13 @@ KINDS = {
     "contradiction": Kind("find out who changed the files; `rg-env dumps rescore` shows what the numbers would be"),
     "unknown_group": Kind("look for the missing file"),
     "unfinished": Kind("resume the run; readers read it as it is"),
+    "gap": Kind(
+        "look for the missing files; a folder that was renamed while the run went on has them",
+        "ranges of files are missing",
+    ),
     "manifest": Kind("restore it from a backup; without it the settings of the run are unknown"),
 }
-"""The kinds of findings; the last four only from `validate`."""
+"""The kinds of findings; the last five only from `validate`."""
 _NOT_COMPLETE = {"no_ledger", "groups_missing", "lines_missing", "running", "no_regular_end"}
 
 

@@ -15,7 +15,9 @@ import pytest
 
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, FileKind, TrainedRecord, open_run, write_manifest
+from rg_env.dump.manifest import read_manifest
 from rg_env.dump.validate import validate
+from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, lines_of, names, rollout, uids
 from tests.running import run_program
 
@@ -143,6 +145,30 @@ def test_a_folder_that_goes_away_is_said_and_made_anew(tmp_path, log, how):
     assert "2 groups missing" in said[2]
     if how == "moved":
         assert sum(1 for _ in open_run(tmp_path / "elsewhere").groups()) == 2
+
+
+def test_a_folder_that_is_renamed_is_made_anew_with_its_manifest_and_its_lock(tmp_path, log):
+    """So the groups that went with it are missing here, and nobody else can write the run."""
+    folder, moved = tmp_path / "dumps", tmp_path / "moved"
+    with DumpWriter(folder, RUN_ID, 1, RGDumpConfig(groups_per_file=10)) as writer:
+        write_manifest(folder, RUN_ID, {"attempt": 1, "model": "nano"})
+        assert writer.submit([group(number) for number in range(25)]).result(5)
+        folder.rename(moved)
+        assert writer.submit([group(number) for number in range(25, 50)]).result(5)
+        with pytest.raises(DumpError, match="is being written"):
+            DumpWriter(folder, RUN_ID, 1)
+    assert read_manifest(folder, RUN_ID)["model"] == "nano"
+    assert "manifest.json" in names(folder) and "lock" not in names(folder)
+    assert (read_manifest(folder, RUN_ID)["ledger_lines"], writer.missing) == (50, 5)
+    found = {finding.kind: str(finding) for finding in validate(folder).findings}
+    assert found.keys() == {"groups_missing", "lines_missing", "gap"}
+    assert "25 of 50 ledger lines of attempt 1 are missing" in found["lines_missing"]
+    assert found["gap"].endswith(
+        "_0000.jsonl: this file is missing, and the next 1, and later ones of its kind are there"
+    )
+    together = validate(folder, moved)
+    assert together.records[FileKind.LEDGER] == 50
+    assert "lines_missing" not in together.findings.counts and "gap" not in together.findings.counts
 
 
 def test_a_folder_that_cannot_be_made_anew_is_waited_for(tmp_path, log):
