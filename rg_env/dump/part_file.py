@@ -16,12 +16,12 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from loguru import logger
 
-from rg_env.atomic import sync_path, write_all
+from rg_env.atomic import sync_fd, sync_path, write_all
 from rg_env.dump.files import PART, DumpFile, batch_name, free_number, is_taken, lines_in, list_files
 from rg_env.dump.schema import BadLineError, FileKind, GroupName, GroupRecord, Record, from_line, ledger_line
 
@@ -96,8 +96,8 @@ class PartFile:
         if self._fd is None:
             return
         try:
-            os.fsync(self._fd)
-            sync_path(self._folder)
+            # Both, always: the names matter also where a file cannot be forced.
+            forced = sync_fd(self._fd), sync_path(self._folder)
         except OSError:
             # Linux reports such an error once and drops the pages: the next fsync succeeds without the data.
             self._lose(self._names[self._synced :])
@@ -105,6 +105,8 @@ class PartFile:
         finally:
             # After an error, too: those groups have been counted as lost.
             self._synced = self.lines
+        if not all(forced):
+            _say_not_forced(self._folder)
 
     def finish(self) -> Path | None:
         """Give the file, if there is one, its final name and return it. After an OSError it stays open."""
@@ -178,6 +180,13 @@ class PartFile:
         self._names, self._synced = [], 0
         if fd is not None:
             os.close(fd)
+
+
+@cache
+def _say_not_forced(folder: Path) -> None:
+    """Say once that groups reach this disk as the system likes: that is not a failure of the disk."""
+    why = "dump: the file system of {} cannot force files to disk: a power failure may cost groups that were written"
+    logger.warning(why, folder)
 
 
 def finish_leftovers(folder: Path, run_id: str) -> None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter, FileKind, TrainedRecord, open_run, write_manifest
+from rg_env.dump import DumpWriter, FileKind, TrainedRecord, open_run, to_line, write_manifest
+from rg_env.dump.files import batch_name
 from rg_env.dump.manifest import read_manifest
 from rg_env.dump.validate import validate
 from rg_env.errors import DumpError
@@ -221,3 +223,26 @@ def test_what_an_fsync_failed_for_is_missing(tmp_path, monkeypatch, log):
         assert writer.missing_groups() == [group(0).group_id, group(1).group_id]
     assert any("2 groups not on disk" in line for line in log)
     assert open_run(tmp_path).has_every_group is False
+
+
+@pytest.mark.parametrize("why", [errno.EINVAL, errno.ENOTSUP])
+def test_a_file_system_that_cannot_sync_a_folder_loses_nothing(tmp_path, monkeypatch, log, why):
+    """CIFS, some of FUSE's. Also when a killed run is resumed there: its ledger lacks a line."""
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(why, os.strerror(why))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    config = RGDumpConfig(dump_fsync=True)
+    text = tmp_path / (batch_name(FileKind.ROLLOUTS, RUN_ID, 0) + ".part")
+    text.write_bytes(to_line(group(0)))
+    with DumpWriter(tmp_path, RUN_ID, 2, config) as writer:
+        for number in (1, 2):
+            assert writer.submit([group(number)]).result(5)
+    assert writer.missing == 0
+    assert uids(tmp_path) == ["0", "1", "2"]
+    assert not [line for line in log if line.startswith("ERROR")]
+    assert sum("cannot force files to disk" in line for line in log) == 1
