@@ -44,7 +44,7 @@ from rg_env.dump.schema import (
     ledger_line,
     to_line,
 )
-from rg_env.errors import DumpError
+from rg_env.errors import DumpError, one_line
 from rg_env.scoring.types import Status
 from rg_env.wording import counted
 
@@ -299,7 +299,7 @@ class DumpWriter:
         except Exception as error:  # training and this thread continue after any error
             if not self._is_failing:
                 message = "dump: {} not on disk ({}); training continues, and every next write tries again"
-                logger.error(message, counted(self.missing, "group"), error)
+                logger.error(message, counted(self.missing, "group"), one_line(error))
             self._is_failing = True
             self._refuse_newest()
             return False

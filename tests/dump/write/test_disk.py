@@ -117,6 +117,13 @@ def test_memory_stays_bounded_while_the_disk_takes_nothing(tmp_path):
     assert "268 groups missing from" in child.stderr
 
 
+def test_a_group_for_which_there_is_no_memory_waits_and_the_process_goes_on(tmp_path):
+    child = run_program("dump_without_memory", tmp_path)
+    assert uids(tmp_path) == uids(tmp_path, FileKind.ROLLOUTS) == ["0", "1"]
+    assert "1 group not on disk (MemoryError)" in child.stderr
+    assert "writing again" in child.stderr
+
+
 def test_a_folder_that_becomes_read_only():
     with tempfile.TemporaryDirectory() as name:  # not below pytest's own folder, which other users may not enter
         child = run_program("dump_read_only", name)
