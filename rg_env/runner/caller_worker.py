@@ -27,7 +27,7 @@ from functools import cache
 from pathlib import Path
 from socket import MSG_PEEK, SHUT_RDWR, send_fds, socket, socketpair
 from time import clock_gettime, monotonic
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from .failures import LONGEST_REASON, Failure, JobFailedError, ProtocolError, one_line
 from .protocol import COMMAND
@@ -75,14 +75,14 @@ class ForkServer:
         self.modules = modules
         self.has_started = False
         self._numbers = itertools.count()
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (unlike a pipe, a file never blocks the writer)
+        self._stderr = _nameless_file()  # unlike a pipe, a file never blocks the writer
         self._control, theirs = socketpair()
         # A server that does not read (it was stopped) must not block this thread: a full socket is an error.
         self._control.setblocking(False)
         python = [sys.executable, "-P", "-m", f"{__package__}.server_process"]
         numbers = map(str, (theirs.fileno(), os.getpid(), memory_bytes, cpu_seconds))
         command = [*python, *numbers, *modules]
-        with theirs, tempfile.TemporaryFile() as stdin:
+        with theirs, _nameless_file() as stdin:
             stdin.write(preparation)
             stdin.seek(0)
             self.process = subprocess.Popen(
@@ -144,6 +144,13 @@ class ForkServer:
         self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - 4096))
         lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
         return one_line(lines[-1], LONGEST_REASON) if lines else ""
+
+
+def _nameless_file() -> IO[bytes]:
+    """Return an open file, in memory where the system can: it may have no folder that can be written."""
+    with suppress(AttributeError, OSError):
+        return open(os.memfd_create("rg_env"), "w+b")  # noqa: PTH123  (a descriptor)
+    return tempfile.TemporaryFile()
 
 
 def environment() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a worker opens from its fork to its first score: TARGET REQUEST MODULES…, the first two in hexadecimal digits."""
+"""What a worker opens from its fork to its first score: TARGET REQUEST MODULES…, the first two as hexadecimal."""
 
 from __future__ import annotations
 
