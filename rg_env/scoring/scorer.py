@@ -14,6 +14,7 @@ import asyncio
 import logging
 import os
 import pickle
+import random
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -107,8 +108,8 @@ class Scorer(AbstractContextManager["Scorer"]):
         # Users' tasks whose class says that they evaluate nothing share workers.
         self._unfresh_guests = ScorerPool(self._places, timeout, _all_modules)
         self._prepared_pools: dict[bytes, ScorerPool] = {}
-        """Pools with a prepared server, by target: a task with its default options. The first is the least recently
-        used one."""
+        """Pools with a prepared server, by target: a task with its default options."""
+        self._chance = random.Random()
         self._files: FileScorers | None = None
         """Made with the first question of a file."""
 
@@ -306,21 +307,22 @@ class Scorer(AbstractContextManager["Scorer"]):
         if target != _target_of(task, {}):
             return self._guests
         if target not in self._prepared_pools:
-            await self._end_least_used()
+            await self._make_room()
         # From here to the start of the job nothing else runs, so that nobody ends the pool before.
         if self.closed:
             return self._guests  # which says so
-        # Taken out and put back, so that it is the last of the dict: the most recently used one.
-        pool = self._prepared_pools.pop(target, None)
-        if pool is None:
+        if target not in self._prepared_pools:
             preparation = pickle.dumps((target, []))
             pool = ScorerPool(self._places, self._settings.timeout, _all_modules, fresh=True, preparation=preparation)
-        self._prepared_pools[target] = pool
-        return pool
+            self._prepared_pools[target] = pool
+        return self._prepared_pools[target]
 
-    async def _end_least_used(self) -> None:
+    async def _make_room(self) -> None:
         """End prepared processes until there is room for one more. Those that have jobs stay."""
-        for target in [target for target, pool in self._prepared_pools.items() if not pool.jobs]:
+        idle = [target for target, pool in self._prepared_pools.items() if not pool.jobs]
+        # Any of them: of tasks that are used in turn, the least recently used one would always be the next one needed.
+        self._chance.shuffle(idle)
+        for target in idle:
             if len(self._prepared_pools) < _MOST_PREPARED:
                 return
             pool = self._prepared_pools.get(target)
