@@ -219,8 +219,11 @@ class Worker:
             if has_server_ended():
                 raise EOFError("the server has ended")
             await self._wait_for_message(min(end - monotonic(), _LOOKS_FOR_SERVER))
-        # It has seen no argument yet, so what it says is believed.
-        self.pid, missing, self.is_forked_ready = json.loads(first)
+        # It has seen no argument yet, so what it says is believed, if it could say it.
+        try:
+            self.pid, missing, self.is_forked_ready = json.loads(first)
+        except (ValueError, TypeError) as error:
+            raise EOFError(f"the worker did not say its pid: {error}") from None
         _warn_about(tuple(f"{name} ({reason})" for name, reason in missing.items()))
 
     async def ask(self, target: bytes, arguments: bytes, limit: Limit) -> object:
