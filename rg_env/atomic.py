@@ -146,17 +146,34 @@ def replace_bytes(path: Path, content: bytes) -> None:
             os.close(fd)
 
 
-def sync_path(path: Path) -> None:
-    """Force a file to disk, or the names in a folder.
-
-    Raises:
-        OSError: the disk refuses.
-    """
+def sync_path(path: Path) -> bool:
+    """Force a file to disk, or the names in a folder. Returns and raises as `sync_fd`."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(fd)
+        return sync_fd(fd)
     finally:
         os.close(fd)
+
+
+def sync_fd(fd: int) -> bool:
+    """Force an open file to disk, or the names in a folder.
+
+    Returns:
+        False if its file system has no such call: CIFS, some of FUSE's and Windows drives in WSL have none for folders.
+
+    Raises:
+        OSError: the disk has failed.
+    """
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in _HAS_NO_SYNC:
+            raise
+        return False
+    return True
+
+
+_HAS_NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 def write_all(fd: int, data: bytes) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
@@ -146,9 +147,10 @@ class RewardFunction:
         explain: Callable[[BaseException], str] = describe,
     ) -> None:
         self._function, self._explain = function, explain
-        self._calls: SimpleQueue[_Call] = SimpleQueue()
+        # By process: a forked child has no thread of its parent's.
+        self._calls: dict[int, SimpleQueue[_Call]] = {}
         self._is_slow = False
-        Thread(target=self._serve, name="reward function", daemon=True).start()
+        self._start()
 
     def rate(self, group: Sequence[Rollout], config: RGDumpConfig) -> CustomRewards:
         """Call the function for a group. Never raises."""
@@ -168,16 +170,26 @@ class RewardFunction:
         call = _Call(unmasked, deliver)
         # A user's function is not called for a group of which nothing is trained on.
         if unmasked:
-            self._calls.put(call)
+            self._start().put(call)
         else:
             deliver([])
         return call.give_up
 
-    def _serve(self) -> None:
+    def _start(self) -> SimpleQueue[_Call]:
+        """Return the queue of this process's thread, which is started if there is none."""
+        pid = os.getpid()
+        if pid not in self._calls:
+            calls: SimpleQueue[_Call] = SimpleQueue()
+            Thread(target=self._serve, args=(calls,), name="reward function", daemon=True).start()
+            # If another thread was faster, that one's queue is used, and this one stays empty.
+            self._calls.setdefault(pid, calls)
+        return self._calls[pid]
+
+    def _serve(self, calls: SimpleQueue[_Call]) -> None:
         # One event loop for all calls: a client that the function keeps belongs to the loop in which it was made.
         with asyncio.Runner() as runner:
             while True:
-                call = self._calls.get()
+                call = calls.get()
                 if call.is_awaited:
                     call.deliver(self._answer(call.rollouts, runner))
 

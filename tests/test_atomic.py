@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rg_env.atomic import new_file, replace_bytes, replacing
+from rg_env.atomic import new_file, replace_bytes, replacing, sync_path
 from rg_env.errors import ConfigError
 
 
@@ -54,3 +54,9 @@ def test_only_what_cannot_be_written_is_said_to_be(tmp_path):
     said = r"a\.txt cannot be written \(No space left on device\)$"
     with pytest.raises(ConfigError, match=said), new_file(tmp_path / "a.txt"):
         raise full
+
+
+def test_a_file_system_that_cannot_sync_has_not_failed():
+    """/proc is one: the kernel says EINVAL."""
+    assert sync_path(Path("/proc/self")) is False
+    assert sync_path(Path(__file__)) is True

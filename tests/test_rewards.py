@@ -1,6 +1,7 @@
 """The group's rules: penalty, composition, masking, in that order and no other."""
 
 import asyncio
+import os
 import random
 import signal
 import threading
@@ -169,6 +170,18 @@ def test_exceptions_of_signal_handlers_at_any_moment_stop_no_reward_function():
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert function.rate(group, config) == [1.0]
+
+
+def test_a_reward_function_answers_in_a_forked_child():
+    """Which has no thread of its parent's. Some trainers fork after they have loaded it."""
+    function = rewards.RewardFunction(lambda group: [2.0] * len(group))
+    assert function.rate([rollout(1.0)], RGDumpConfig()) == [2.0]
+    pid = os.fork()
+    if not pid:
+        signal.alarm(60)  # ends a call that waits for ever
+        os._exit(function.rate([rollout(1.0)], RGDumpConfig()) != [2.0])
+    assert os.waitpid(pid, 0)[1] == 0
+    assert function.rate([rollout(1.0)], RGDumpConfig()) == [2.0]
 
 
 def test_a_call_that_was_given_up_before_its_turn_is_not_made():

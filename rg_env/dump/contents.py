@@ -93,9 +93,13 @@ KINDS = {
     "contradiction": Kind("find out who changed the files; `rg-env dumps rescore` shows what the numbers would be"),
     "unknown_group": Kind("look for the missing file"),
     "unfinished": Kind("resume the run; readers read it as it is"),
+    "gap": Kind(
+        "look for the missing files; a folder that was renamed while the run went on has them",
+        "ranges of files are missing",
+    ),
     "manifest": Kind("restore it from a backup; without it the settings of the run are unknown"),
 }
-"""The kinds of findings; the last four only from `validate`."""
+"""The kinds of findings; the last five only from `validate`."""
 _NOT_COMPLETE = {"no_ledger", "groups_missing", "lines_missing", "running", "no_regular_end"}
 
 
@@ -148,7 +152,7 @@ class _Known(NamedTuple):
 class Contents:
     """The contents of a run's files. Each kind of file is read at most once, when it is first asked for."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, open_file: OpenFile | None = None) -> None:
         self.run = run
         self.state = run.state()
         self._counted_kinds = run.kinds_for_frames(texts=False)  # asked for each line
@@ -163,7 +167,7 @@ class Contents:
         self._lines_of_attempt: Counter[int] = Counter()
         self._first_steps: dict[int, int] = {}
         self._last_attempts: dict[tuple[str, int | None, int], int] = {}
-        self._opened = _Opened()
+        self._open_file = open_file or OpenFile()
         self._lock = threading.Lock()
         self._names = Counter(file.path.name for file in run.files)
 
@@ -210,7 +214,7 @@ class Contents:
         """Note a line with the name of an earlier one, and whether the two differ."""
         try:
             # Without the line feed, which the last line of a copy may lack.
-            is_same = self._opened.read(first.file, first.offset).rstrip() == line.raw.rstrip()
+            is_same = self._open_file.read(first.file, first.offset).rstrip() == line.raw.rstrip()
         except READ_ERRORS:  # the file has just gone away
             is_same = True
         where = self.place(first.file, first.number)
@@ -295,7 +299,7 @@ class Contents:
         if known is None:
             return None
         try:
-            group = from_line(GroupRecord, self._opened.read(known.file, known.offset))
+            group = from_line(GroupRecord, self._open_file.read(known.file, known.offset))
         except (*READ_ERRORS, BadLineError):
             return None
         if group.group_id == group_id:
@@ -388,8 +392,11 @@ class Contents:
                 result.add("no_ledger_line", place, f"group {name} is not in the ledger")
 
 
-class _Opened:
-    """Reads lines at places, in one file after the other: quickly if they come in the order of the files."""
+class OpenFile:
+    """Reads lines at places, in one file after the other: quickly if they come in the order of the files.
+
+    One file is open at a time, also of several runs: a dump may have more of them than there are descriptors.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # the browser searches in one thread and shows in another

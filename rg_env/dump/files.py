@@ -54,6 +54,8 @@ _NAME = re.compile(
 
 _BLOCK = 1 << 18
 """Bytes read at a time."""
+_LOCK_SECONDS = 0.2
+"""For which a lock that is held is tried."""
 MAX_LINE = 1 << 28
 """Longest line that is read, in bytes. Real lines have less than a tenth of that."""
 
@@ -298,21 +300,35 @@ class RunLock:
     def __init__(
         self, folder: Path, run_id: str, what: str = "", instead: str = "trainer.ckpt_path or dump_dir"
     ) -> None:
-        from filelock import FileLock, SoftFileLock, Timeout  # slow to import, and not needed for reading
+        from filelock import FileLock  # slow to import, and not needed for reading
 
+        self._what = what or f"run {run_id}"
+        self._folder, self._instead = folder, instead
         self._path = folder / lock_name(run_id)
         # Any thread may release it, which filelock's default, a state for each thread, rules out. Others who read the
         # folder must be able to open the file: they ask it whether the run is being written.
         self._lock = cast("BaseFileLock", FileLock(self._path, thread_local=False, mode=0o666))
+        self._take()
+
+    def keep(self) -> None:
+        """Take the lock again if its file is gone, as when somebody has renamed the folder. Raises DumpError."""
+        if not (self._lock.is_locked and self._path.exists()):
+            self._lock.release()
+            self._take()
+
+    def _take(self) -> None:
+        from filelock import SoftFileLock, Timeout
+
         try:
-            self._lock.acquire(blocking=False)
+            # Somebody may be asking whether the run is written, which holds the lock for a moment.
+            self._lock.acquire(timeout=_LOCK_SECONDS, poll_interval=0.01)
         except Timeout:
             holder = ""
             with suppress(OSError), open_regular(self._path) as file:
                 holder = file.read(256).decode(errors="replace").strip()
             raise HeldError(
-                f"{what or f'run {run_id}'} is being written to {folder} by {holder or 'another process'}: wait until "
-                f"it ends, or use another {instead} (if none runs, remove {self._path})"
+                f"{self._what} is being written to {self._folder} by {holder or 'another process'}: wait until it ends, "
+                f"or use another {self._instead} (if none runs, remove {self._path})"
             ) from None
         except OSError as error:
             raise DumpError(f"{self._path} cannot be locked ({error.strerror}): use another dump_dir") from None

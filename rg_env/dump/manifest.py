@@ -35,6 +35,8 @@ RUN_FILE = "rg_env_run.json"
 MAX_BYTES = 1 << 26
 """A larger manifest counts as damaged."""
 _PACKAGES = ("rg_env", "reasoning-gym", "skyrl", "skyrl-gym", "torch", "ray", "transformers", "vllm", "openai", "trl")
+_written: dict[Path, bytes] = {}
+"""The manifests that this process has written, by path: somebody may remove or rename their folder during the run."""
 _NOT_NEEDED = {"tasks", "worked_examples"}
 """Settings that no reader of a dump needs."""
 
@@ -185,10 +187,18 @@ def write_manifest(folder: str | Path, run_id: str, content: Mapping[str, Any]) 
     manifest = {"schema_version": SCHEMA_VERSION, "run_id": run_id, **start, **content}
     manifest["attempts"] = [*earlier, {**start, **content}]
     try:
-        replace_bytes(path, _as_json(manifest))
+        _replace(path, _as_json(manifest))
     except OSError as error:
         raise DumpError(f"{path} cannot be written ({error.strerror})") from None
     return path
+
+
+def restore_manifest(folder: Path, run_id: str) -> None:
+    """Write the manifest again if this process has written it, and it is gone. Raises OSError."""
+    path = folder / manifest_name(run_id)
+    content = _written.get(path.absolute())
+    if content is not None and not path.exists():
+        replace_bytes(path, content)
 
 
 def end_manifest(
@@ -224,13 +234,18 @@ def _complete_manifest(folder: Path, run_id: str, facts: Mapping[int, Mapping[st
         for start in (manifest, *manifest["attempts"]):
             start |= facts.get(start.get("attempt"), {})
         try:
-            replace_bytes(path, _as_json(manifest))
+            _replace(path, _as_json(manifest))
         except OSError:  # a full disk has room for a shorter one in place of the old one
             _overwrite(path, json.dumps(manifest).encode() + b"\n")
     except FileNotFoundError:
         pass
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         logger.warning("{} could not be completed ({})", path, error)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    replace_bytes(path, content)
+    _written[path.absolute()] = content
 
 
 def _as_json(content: Any) -> bytes:

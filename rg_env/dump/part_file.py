@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 
 from loguru import logger
 
-from rg_env.atomic import sync_path, write_all
+from rg_env.atomic import sync_fd, sync_path, write_all
 from rg_env.dump.files import PART, DumpFile, batch_name, free_number, is_taken, lines_in, list_files
 from rg_env.dump.schema import BadLineError, FileKind, GroupName, GroupRecord, Record, from_line, ledger_line
 
@@ -27,8 +29,8 @@ from rg_env.dump.schema import BadLineError, FileKind, GroupName, GroupRecord, R
 class PartFile:
     """The files of one kind of one run, one after the other, of at most `limit` lines. Not thread-safe.
 
-    The folder is created again when it has been removed. With `fsync`, finished files are forced to disk. The ids of
-    groups that were written and may not be on disk are added to `lost`.
+    Before each file is created, `make_folder` makes the folder, which may have been removed or renamed. With `fsync`,
+    finished files are forced to disk. The ids of groups that were written and may not be on disk are added to `lost`.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class PartFile:
         *,
         fsync: bool = False,
         lost: set[str] | None = None,
+        make_folder: Callable[[], None] | None = None,
     ) -> None:
         self.kind, self.limit = kind, limit
         self.lost: set[str] = set() if lost is None else lost
@@ -47,6 +50,7 @@ class PartFile:
         self._names: list[str] = []  # of the groups in the open file; "" for other records
         self._synced = 0  # how many of these are known to be on disk
         self._folder, self._run_id = folder, run_id
+        self._make_folder = make_folder or partial(folder.mkdir, parents=True, exist_ok=True)
         self._number = free_number(folder, kind, run_id)
         self._part = Path()
         self._fd: int | None = None
@@ -92,8 +96,8 @@ class PartFile:
         if self._fd is None:
             return
         try:
-            os.fsync(self._fd)
-            sync_path(self._folder)
+            # Both, always: the names matter also where a file cannot be forced.
+            forced = sync_fd(self._fd), sync_path(self._folder)
         except OSError:
             # Linux reports such an error once and drops the pages: the next fsync succeeds without the data.
             self._lose(self._names[self._synced :])
@@ -101,6 +105,8 @@ class PartFile:
         finally:
             # After an error, too: those groups have been counted as lost.
             self._synced = self.lines
+        if not all(forced):
+            _say_not_forced(self._folder)
 
     def finish(self) -> Path | None:
         """Give the file, if there is one, its final name and return it. After an OSError it stays open."""
@@ -126,7 +132,7 @@ class PartFile:
             if self._fd is not None and os.fstat(self._fd).st_size != self._size:
                 os.ftruncate(self._fd, self._size)
         if self._fd is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._make_folder()
             if is_taken(self._path()) or self._path(PART).exists():
                 self._number = free_number(self._folder, self.kind, self._run_id)
             self._part = self._path(PART)
@@ -174,6 +180,13 @@ class PartFile:
         self._names, self._synced = [], 0
         if fd is not None:
             os.close(fd)
+
+
+@cache
+def _say_not_forced(folder: Path) -> None:
+    """Say once that groups reach this disk as the system likes: that is not a failure of the disk."""
+    why = "dump: the file system of {} cannot force files to disk: a power failure may cost groups that were written"
+    logger.warning(why, folder)
 
 
 def finish_leftovers(folder: Path, run_id: str) -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
-from rg_env.dump.contents import Contents, Findings, findings_of
+from rg_env.dump.contents import Contents, Findings, OpenFile, findings_of
 from rg_env.dump.files import DumpFile, Line, list_files
 from rg_env.dump.manifest import attempts_of, settings_in
 from rg_env.dump.run_files import Run, find_runs, run_names
@@ -68,6 +68,7 @@ class Dump:
     conditions: tuple[Condition, ...] = ()
     has_all_attempts: bool = False
     _contents: dict[str, Contents] = field(default_factory=dict, compare=False)
+    _open_file: OpenFile = field(default_factory=OpenFile, compare=False)
 
     def __repr__(self) -> str:
         """Three lines: the runs, their files, and how to read them."""
@@ -338,7 +339,7 @@ class Dump:
     def _contents_of(self, run: Run) -> Contents:
         """Return what the run's files hold; shared by all parts of a dump."""
         if run.run_id not in self._contents:
-            self._contents[run.run_id] = Contents(run)
+            self._contents[run.run_id] = Contents(run, self._open_file)
         return self._contents[run.run_id]
 
     def _records[R: Record](self, of: type[R]) -> Iterator[R]:

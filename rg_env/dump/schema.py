@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import StrEnum
@@ -497,14 +498,32 @@ class NewerSchemaError(DumpError):
     """A line written by a later version of rg_env."""
 
 
-_encode = msgspec.json.Encoder().encode
+_encode_into = msgspec.json.Encoder().encode_into
 _group_facts = attrgetter(*GROUP_FACTS)
 _rollout_facts = attrgetter(*ROLLOUT_FACTS)
 
 
+class _Buffer(threading.local):
+    """What a thread encodes into, again and again."""
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+
+
+_buffer = _Buffer()
+
+
 def to_line(record: Record) -> bytes:
-    """Return the record as one line of JSON Lines, with its line feed."""
-    return _encode(record) + b"\n"
+    """Return the record as one line of JSON Lines, with its line feed. Raises MemoryError."""
+    return _as_line(record)
+
+
+def _as_line(value: object) -> bytes:
+    # Not `Encoder.encode`: when its buffer cannot grow, it ends the process (msgspec 0.22.0). This raises.
+    line = _buffer.content
+    _encode_into(value, line)
+    line += b"\n"
+    return bytes(line)
 
 
 def ledger_line(group: GroupRecord, text: FileKind | None, reason: str = "") -> bytes:
@@ -513,7 +532,7 @@ def ledger_line(group: GroupRecord, text: FileKind | None, reason: str = "") -> 
     facts: dict[str, Any] = dict(zip(GROUP_FACTS, _group_facts(group), strict=True))
     facts |= {"text": text or "", "text_reason": reason}
     columns = zip(*map(_rollout_facts, group.rollouts), strict=True) if group.rollouts else [()] * len(ROLLOUT_FACTS)
-    return _encode(facts | dict(zip(ROLLOUT_FACTS, columns, strict=True))) + b"\n"
+    return _as_line(facts | dict(zip(ROLLOUT_FACTS, columns, strict=True)))
 
 
 def from_line[R: Record](kind: type[R], line: bytes) -> R:

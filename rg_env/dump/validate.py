@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from rg_env.dump.contents import Contents, Findings, Place
-from rg_env.dump.files import manifest_name
+from rg_env.dump.files import batch_name, manifest_name
 from rg_env.dump.manifest import State
 from rg_env.dump.reader import open_run
 from rg_env.dump.run_files import Run
@@ -98,6 +98,7 @@ def _check_run(run: Run, result: Validation, *, compare: bool) -> None:
         for file in run.files:
             if file.is_open:
                 result.findings.add("unfinished", Place(file.path.name), "left behind by a run that was killed")
+        _check_numbers(run, result)
     else:
         result.findings.extend(contents.wrong_lines(*FileKind))
 
@@ -111,6 +112,18 @@ def _check_manifest(run: Run, result: Validation) -> None:
         result.findings.add("manifest", Place(path.name), "not a JSON object")
     if not damaged:
         result.remarks.append(f"run {run.run_id} has no manifest: its settings are unknown")
+
+
+def _check_numbers(run: Run, result: Validation) -> None:
+    """Find the files that are missing between others of their kind: a run numbers them from 0."""
+    expected: Counter[FileKind] = Counter()
+    for file in sorted(run.files, key=lambda file: file.batch):
+        missing = file.batch - expected[file.kind]
+        if missing > 0:
+            place = Place(batch_name(file.kind, run.run_id, expected[file.kind]))
+            more = f", and the next {missing - 1:,}" if missing > 1 else ""
+            result.findings.add("gap", place, f"this file is missing{more}, and later ones of its kind are there")
+        expected[file.kind] = file.batch + 1
 
 
 def _check_lines(contents: Contents, result: Validation, *, compare: bool) -> None:

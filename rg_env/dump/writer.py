@@ -31,7 +31,7 @@ from loguru import logger
 
 from rg_env.config import RGDumpConfig
 from rg_env.dump.files import RunLock, check_folder, list_files
-from rg_env.dump.manifest import end_manifest, note_in_manifest
+from rg_env.dump.manifest import end_manifest, note_in_manifest, restore_manifest
 from rg_env.dump.part_file import PartFile, count_ledger_lines, finish_leftovers
 from rg_env.dump.schema import (
     FileKind,
@@ -44,7 +44,7 @@ from rg_env.dump.schema import (
     ledger_line,
     to_line,
 )
-from rg_env.errors import DumpError
+from rg_env.errors import DumpError, one_line
 from rg_env.scoring.types import Status
 from rg_env.wording import counted
 
@@ -130,11 +130,8 @@ class DumpWriter:
             finish_leftovers(self.folder, run_id)
             # After the leftovers, whose groups get ledger lines.
             self._ledger_lines = count_ledger_lines(self.folder, run_id)
-            size, fsync = config.groups_per_file, config.dump_fsync
             self._lost: set[str] = set()
-            self._files = {
-                kind: PartFile(self.folder, kind, run_id, size, fsync=fsync, lost=self._lost) for kind in FileKind
-            }
+            self._files = {kind: self._part_file(kind) for kind in FileKind}
         except BaseException as error:
             lock.release()
             if isinstance(error, OSError):
@@ -249,7 +246,28 @@ class DumpWriter:
             logger.warning(message, self.folder, counted(self.missing, "group"))
         return self._thread.is_alive()
 
+    def _part_file(self, kind: FileKind) -> PartFile:
+        return PartFile(
+            self.folder,
+            kind,
+            self.run_id,
+            self._config.groups_per_file,
+            fsync=self._config.dump_fsync,
+            lost=self._lost,
+            make_folder=self._make_folder,
+        )
+
     # -- the thread
+
+    def _make_folder(self) -> None:
+        """Make the folder again if it was removed or renamed, with the lock and the manifest that belong there.
+
+        Raises:
+            OSError: it cannot be made. DumpError: another process writes this run there.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock.keep()
+        restore_manifest(self.folder, self.run_id)
 
     def _run(self) -> None:
         """Write until the dump is closed, then finish its files; the lock is the last thing to go."""
@@ -284,7 +302,7 @@ class DumpWriter:
         except Exception as error:  # training and this thread continue after any error
             if not self._is_failing:
                 message = "dump: {} not on disk ({}); training continues, and every next write tries again"
-                logger.error(message, counted(self.missing, "group"), error)
+                logger.error(message, counted(self.missing, "group"), one_line(error))
             self._is_failing = True
             self._refuse_newest()
             return False

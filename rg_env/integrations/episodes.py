@@ -26,6 +26,7 @@ from rg_env.errors import RGEnvError, describe
 from rg_env.integrations.desk import CLIENT, Desk, RefusedError, RequestedItem, ScoredText
 from rg_env.integrations.item_makers import RowWanted
 from rg_env.integrations.turns_of_clients import Shares
+from rg_env.once import Once
 from rg_env.scoring import Status
 from rg_env.tasks import Item, Split
 
@@ -94,7 +95,7 @@ class Episodes:
     idle_seconds: float = IDLE_SECONDS
     _running: OrderedDict[str, Episode] = field(default_factory=OrderedDict)
     _of_client: Shares = field(default_factory=Shares)
-    _rows: dict[Split, asyncio.Task[ReasoningGymDataset]] = field(default_factory=dict)
+    _rows: Once[Split, ReasoningGymDataset] = field(default_factory=partial(Once, len(Split)))
     _secret: bytes = field(default_factory=partial(secrets.token_bytes, 16))
 
     # Keys.
@@ -120,17 +121,7 @@ class Episodes:
         if split not in list(Split):
             raise RefusedError(422, f"split must be {' or '.join(Split)}, not {split[:40]!r}")
         name = Split(split)
-        # The task and not its result, so that requests that come meanwhile wait for the same rows.
-        if name not in self._rows:
-            self._rows[name] = asyncio.ensure_future(asyncio.to_thread(self._make_rows, name))
-        making = self._rows[name]
-        try:
-            # Shielded, because others may wait for the same rows when this client leaves.
-            return await asyncio.shield(making)
-        except RGEnvError:
-            # Forgotten, so that the next request tries again.
-            self._rows.pop(name, None)
-            raise
+        return await self._rows.get(name, partial(asyncio.to_thread, self._make_rows, name))
 
     def _make_rows(self, split: Split) -> ReasoningGymDataset:
         return ReasoningGymDataset(self.desk.tasks, self.desk.rows, _seed_of(split), split)

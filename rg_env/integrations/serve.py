@@ -213,7 +213,12 @@ class _Gate:
         except RefusedError:
             await send({"type": "websocket.close", "code": 1008})  # before it is accepted: HTTP's 403
             return
-        await self._app(scope, receive, send)
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:  # something that we did not think of
+            logger.warning("a WebSocket could not be served: {}", describe(error))
+            with suppress(RuntimeError):  # it is closed
+                await send({"type": "websocket.close", "code": 1011})
 
     def _check(self, headers: Headers) -> None:
         """Refuse who may not ask, and what is too long by its own account."""

@@ -34,7 +34,8 @@ Invariants:
   at most as many as jobs are running wait forked.
 - The limits of a job start when a worker that is ready for its target gets the job. Waiting for a worker, or for one to
   become ready, never counts.
-- No answer scores 0 because the machine was busy: one whose worker got less CPU time than its limit is excused.
+- No answer scores 0 because the machine was busy: one whose worker got less CPU time than its limit is excused, also
+  while it made ready.
 - The death of a worker costs no score: the job is tried once more, on a new worker. It is CRASHED if that dies, too.
 - Only what no later attempt can mend fails every call from then on: a module that cannot be imported, an example with
   another value. All else fails the calls of that moment.
@@ -55,7 +56,7 @@ from queue import SimpleQueue
 from typing import Any
 from weakref import WeakMethod
 
-from .caller_worker import START_SECONDS, ForkServer, Limit, Worker
+from .caller_worker import START_SECONDS, ForkServer, Limit, Worker, cpu_seconds, is_asleep
 from .failures import Failure, JobFailedError, ProtocolError, ScorerPoolError, describe, reason_of
 from .protocol import CANNOT_SERVE
 
@@ -65,6 +66,7 @@ _TRIES = 2
 WALL_FACTOR = 4.0
 """Wall time that an answer may take, in multiples of its CPU time."""
 _PREPARE_SECONDS = 30.0
+"""CPU seconds in which a worker makes ready for a target."""
 _PAUSES = (0.05, 0.5, 1.0, 2.0, 4.0)
 """Seconds after each failed start of a worker. An OOM killer may end several servers within a second."""
 _LOOKS_AT_IDLE = 1.0
@@ -237,8 +239,7 @@ class ScorerPool:
         fresh: bool = False,
         preparation: bytes = b"",
     ) -> None:
-        # Outside of the sandbox there may be threads and children, whose CPU time the process does not show.
-        self._cpu_seconds = timeout if memory_mb else math.inf
+        self._is_sandboxed = memory_mb > 0
         self._timeout = timeout
         self._server_limits = (memory_mb << 20, math.ceil(min(timeout, 1e9)))
         self._modules = modules
@@ -324,16 +325,23 @@ class ScorerPool:
         if not worker.is_forked_ready and target not in worker.ready_targets:
             await self._make_ready(worker, target)
         worker.jobs += 1
-        return await worker.ask(target, arguments, Limit(self._cpu_seconds, WALL_FACTOR * self._timeout))
+        return await worker.ask(target, arguments, self._limit(self._timeout))
 
     async def _make_ready(self, worker: Worker, target: bytes) -> None:
         try:
-            reply = await worker.ask(target, b"", Limit(math.inf, _PREPARE_SECONDS))
-        except JobFailedError:  # that says nothing about the answer
-            raise JobFailedError(Failure.ERROR, f"it was not ready in {_PREPARE_SECONDS:g} s") from None
+            reply = await worker.ask(target, b"", self._limit(_PREPARE_SECONDS))
+        except JobFailedError as failed:
+            if failed.excused:
+                raise
+            # No timeout, which would say something about the answer.
+            raise JobFailedError(Failure.ERROR, f"it was not ready in time ({failed})") from None
         if reply != 0.0:
             raise JobFailedError(Failure.ERROR, reason_of(reply))
         worker.ready_targets.add(target)
+
+    def _limit(self, seconds: float) -> Limit:
+        # Outside of the sandbox there may be threads and children, whose CPU time the process does not show.
+        return Limit(seconds if self._is_sandboxed else math.inf, WALL_FACTOR * seconds)
 
     def _idle_worker(self, target: bytes) -> Worker | None:
         """Return an idle worker that has made the target ready, if there is any."""
@@ -377,6 +385,7 @@ class ScorerPool:
                 return await server.fork()
             except (EOFError, OSError) as error:
                 reason = describe(error)
+                had_core = server is None or _had_core(server)  # asked before the server is ended
                 # An EOF means that a fork failed, or that the server is ending: a process closes its sockets first, and
                 # has an exit code only when it has given back its memory. So `_replace` looks after a pause.
                 await asyncio.sleep(pause)
@@ -385,7 +394,7 @@ class ScorerPool:
                     reason = self._replace(server, error)
                 # The server has hung while it imported or prepared: a new one would hang as long, for every attempt.
                 if isinstance(error, TimeoutError) and self._preparation and server and not server.has_started:
-                    raise JobFailedError(Failure.ERROR, f"it was not ready in {START_SECONDS:g} s") from None
+                    raise _not_ready(had_core) from None
         self._check_usable()
         raise ScorerPoolError(f"the scorer processes do not start; the last error: {reason}")
 
@@ -463,6 +472,20 @@ def _call_if_alive(method: WeakMethod[Callable[[], None]]) -> None:
     call = method()
     if call is not None:
         call()
+
+
+def _had_core(server: ForkServer) -> bool:
+    """Return whether a server that is late had a core, so that it is late by its own doing."""
+    if server.process.poll() is not None:
+        return True
+    pid = server.process.pid
+    return is_asleep(pid) or cpu_seconds(pid) >= START_SECONDS / WALL_FACTOR
+
+
+def _not_ready(had_core: bool) -> JobFailedError:
+    if had_core:
+        return JobFailedError(Failure.ERROR, f"it was not ready in {START_SECONDS:g} s")
+    return JobFailedError(Failure.TIMEOUT, "no core was free to make it ready", excused=True)
 
 
 def _end_of(code: int | None, server: ForkServer) -> str:

@@ -27,7 +27,7 @@ from functools import cache
 from pathlib import Path
 from socket import MSG_PEEK, SHUT_RDWR, send_fds, socket, socketpair
 from time import clock_gettime, monotonic
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from .failures import LONGEST_REASON, Failure, JobFailedError, ProtocolError, one_line
 from .protocol import COMMAND
@@ -75,14 +75,14 @@ class ForkServer:
         self.modules = modules
         self.has_started = False
         self._numbers = itertools.count()
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (unlike a pipe, a file never blocks the writer)
+        self._stderr = _nameless_file()  # unlike a pipe, a file never blocks the writer
         self._control, theirs = socketpair()
         # A server that does not read (it was stopped) must not block this thread: a full socket is an error.
         self._control.setblocking(False)
         python = [sys.executable, "-P", "-m", f"{__package__}.server_process"]
         numbers = map(str, (theirs.fileno(), os.getpid(), memory_bytes, cpu_seconds))
         command = [*python, *numbers, *modules]
-        with theirs, tempfile.TemporaryFile() as stdin:
+        with theirs, _nameless_file() as stdin:
             stdin.write(preparation)
             stdin.seek(0)
             self.process = subprocess.Popen(
@@ -144,6 +144,13 @@ class ForkServer:
         self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - 4096))
         lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
         return one_line(lines[-1], LONGEST_REASON) if lines else ""
+
+
+def _nameless_file() -> IO[bytes]:
+    """Return an open file, in memory where the system can: it may have no folder that can be written."""
+    with suppress(AttributeError, OSError):
+        return open(os.memfd_create("rg_env"), "w+b")  # noqa: PTH123  (a descriptor)
+    return tempfile.TemporaryFile()
 
 
 def environment() -> dict[str, str]:
@@ -212,8 +219,11 @@ class Worker:
             if has_server_ended():
                 raise EOFError("the server has ended")
             await self._wait_for_message(min(end - monotonic(), _LOOKS_FOR_SERVER))
-        # It has seen no argument yet, so what it says is believed.
-        self.pid, missing, self.is_forked_ready = json.loads(first)
+        # It has seen no argument yet, so what it says is believed, if it could say it.
+        try:
+            self.pid, missing, self.is_forked_ready = json.loads(first)
+        except (ValueError, TypeError) as error:
+            raise EOFError(f"the worker did not say its pid: {error}") from None
         _warn_about(tuple(f"{name} ({reason})" for name, reason in missing.items()))
 
     async def ask(self, target: bytes, arguments: bytes, limit: Limit) -> object:
@@ -222,7 +232,7 @@ class Worker:
         Raises:
             JobFailedError: no reply within the limit. It, EOFError, OSError, ProtocolError: discard the worker.
         """
-        end, before = monotonic() + limit.wall, self._cpu_seconds()
+        end, before = monotonic() + limit.wall, cpu_seconds(self.pid)
         await self._send(pickle.dumps((target, arguments)), limit.wall)
         # It cannot use up its CPU time in less wall time, so the first look comes after that.
         pause = min(limit.cpu, end - monotonic())
@@ -235,10 +245,10 @@ class Worker:
             # 2. Is it? It had at least `limit.cpu` seconds of wall time by now. One that waits for a core is not asleep
             # but runnable, so a single look tells that it waits for something else, and this time counts. One that was
             # stopped, or waits for a disk, is not asleep either: that is the machine's doing, and excused.
-            used = self._cpu_seconds() - before
+            used = cpu_seconds(self.pid) - before
             left = end - monotonic()
-            is_asleep = limit.cpu < math.inf and self._is_asleep()
-            if is_asleep or used >= limit.cpu or left <= 0:
+            sleeps = limit.cpu < math.inf and is_asleep(self.pid)
+            if sleeps or used >= limit.cpu or left <= 0:
                 break
             # 3. No: it needed the time to get a core. Look again as soon as it may be.
             pause = min(left, max(_SHORTEST_WAIT, limit.cpu - used))
@@ -247,7 +257,7 @@ class Worker:
         reply = self._read()
         if reply is not None:
             return _decode(reply)
-        raise _too_late(limit, used, is_asleep)
+        raise _too_late(limit, used, sleeps)
 
     async def _send(self, request: bytes, seconds: float) -> None:
         # Nearly every request fits into the socket at once, which is faster than to ask the loop.
@@ -285,19 +295,22 @@ class Worker:
             raise EOFError("the worker has ended")
         return received
 
-    def _cpu_seconds(self) -> float:
-        """CPU time of the worker so far. Outside Linux it is unknown, and wall time takes its place."""
-        if sys.platform != "linux":
-            return monotonic()
-        # Still readable when the process has died: it is not reaped before this side says so, and nobody gets its pid.
-        clock = ~self.pid << 3 | 2  # the clock of a process, as clock_getcpuclockid(3) makes it
-        return clock_gettime(clock)
 
-    def _is_asleep(self) -> bool:
-        try:
-            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
-        except OSError:
-            return False
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process so far. Outside Linux it is unknown, and wall time takes its place."""
+    if sys.platform != "linux":
+        return monotonic()
+    # Still readable when a worker has died: it is not reaped before this side says so, and nobody gets its pid.
+    clock = ~pid << 3 | 2  # the clock of a process, as clock_getcpuclockid(3) makes it
+    return clock_gettime(clock)
+
+
+def is_asleep(pid: int) -> bool:
+    """Return whether a process waits for something that is neither a core nor a disk. Never outside Linux."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+    except OSError:
+        return False
 
 
 def _decode(reply: bytes) -> object:
@@ -309,11 +322,11 @@ def _decode(reply: bytes) -> object:
         raise ProtocolError(f"the reply is not JSON: {error}") from None
 
 
-def _too_late(limit: Limit, used: float, is_asleep: bool) -> JobFailedError:
+def _too_late(limit: Limit, used: float, sleeps: bool) -> JobFailedError:
     """Why there is no reply: excused if the machine had no core for the worker."""
     if limit.cpu == math.inf:
         return JobFailedError(Failure.TIMEOUT, f"no score within {limit.wall:g} s")
-    if used < limit.cpu and not is_asleep:
+    if used < limit.cpu and not sleeps:
         why = f"no core was free: the scorer got {used:.2g} s of CPU time"
         return JobFailedError(Failure.TIMEOUT, why, excused=True)
     return JobFailedError(Failure.TIMEOUT, f"no score within {limit.cpu:g} s of CPU time")

@@ -36,7 +36,10 @@ from .failures import describe, one_line
 from .machine import die_with_parent
 from .protocol import CANNOT_SERVE, CANNOT_SERVE_NOW, COMMAND
 
-_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
+_PASSING = (
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN),
+    *(errno.EIO, errno.ESTALE, errno.ETIMEDOUT),  # a network file system that could not be asked
+)
 _LOOKS_FOR_PARENT = 1.0
 
 

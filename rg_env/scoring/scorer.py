@@ -14,6 +14,7 @@ import asyncio
 import logging
 import os
 import pickle
+import random
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -27,6 +28,7 @@ from loguru import logger
 from rg_env.choices import ResponseFormat
 from rg_env.errors import ConfigError, RGEnvError
 from rg_env.modules import modules_of_tasks
+from rg_env.once import Once
 from rg_env.runner.caller_pool import ScorerPool, wait, wait_async
 from rg_env.runner.failures import LONGEST_REASON, Failure, JobFailedError, ProtocolError, describe, reason_of
 from rg_env.runner.machine import usable_cores, workers_for
@@ -97,7 +99,7 @@ class Scorer(AbstractContextManager["Scorer"]):
         self._settings = ScorerConfig(workers, timeout, max_answer_chars, normalize, partial_credit)
         check_fields(self._settings, "Scorer")
         self.workers = workers_for(workers, usable_cores())
-        self._baselines: dict[bytes, asyncio.Task[float | None]] = {}
+        self._baselines: Once[bytes, float] = Once(_MOST_BASELINES)
         self._places = asyncio.Semaphore(self.workers)
         # All pools share the places: together they score no more than `workers` answers at once. The modules are asked
         # for when a server starts: a user's may be imported after this scorer was made.
@@ -107,8 +109,8 @@ class Scorer(AbstractContextManager["Scorer"]):
         # Users' tasks whose class says that they evaluate nothing share workers.
         self._unfresh_guests = ScorerPool(self._places, timeout, _all_modules)
         self._prepared_pools: dict[bytes, ScorerPool] = {}
-        """Pools with a prepared server, by target: a task with its default options. The first is the least recently
-        used one."""
+        """Pools with a prepared server, by target: a task with its default options."""
+        self._chance = random.Random()
         self._files: FileScorers | None = None
         """Made with the first question of a file."""
 
@@ -262,30 +264,26 @@ class Scorer(AbstractContextManager["Scorer"]):
         if result.raw is None or result.tagged is None or partial_credit == "upstream":
             return result
         # With `partial_credit=none`, so that no partial score lies beyond it.
-        baseline: float | None = 1.0
+        baseline = 1.0
         if partial_credit == "calibrated":
-            baseline = await self._baseline(entry, target) if task in CHEAP else 0.0
-        if baseline is None:
-            return AnswerScore.without_score(Status.TIMEOUT, "the item's baseline could not be computed", excused=True)
+            try:
+                baseline = await self._baseline(entry, target) if task in CHEAP else 0.0
+            except _NoBaselineError as unknown:
+                return unknown.scored
         return replace(result, score=base_score(task, result.raw, result.tagged, baseline), baseline=baseline)
 
-    async def _baseline(self, entry: Mapping[str, Any], target: bytes) -> float | None:
-        """Score an item's cheap policies, once and in a task of its own; the best score, None if that failed."""
+    async def _baseline(self, entry: Mapping[str, Any], target: bytes) -> float:
+        """Return the best score of an item's cheap policies. Raises _NoBaselineError: one has none."""
         # By the whole entry and its options, not by an id: an entry may come from anywhere and say anything of itself.
         key = blake2b(pickle.dumps((target, dict(entry))), digest_size=16).digest()
-        if key not in self._baselines:
-            self._baselines[key] = asyncio.create_task(self._compute_baseline(key, entry, target))
-            if len(self._baselines) > _MOST_BASELINES:  # the oldest goes
-                self._baselines.pop(next(iter(self._baselines)))
-        return await asyncio.shield(self._baselines[key])  # who gives up takes it from nobody else
+        return await self._baselines.get(key, partial(self._compute_baseline, entry, target))
 
-    async def _compute_baseline(self, key: bytes, entry: Mapping[str, Any], target: bytes) -> float | None:
+    async def _compute_baseline(self, entry: Mapping[str, Any], target: bytes) -> float:
         task, best = _task_of(entry), 0.0
         for answer in cheap_answers(task, entry):
             scored = await self._score_upstream(entry, target, answer)
-            if scored.status in (Status.TIMEOUT, Status.CRASHED):
-                self._baselines.pop(key, None)  # the next to ask tries again
-                return None
+            if scored.status.is_scorer_failure:
+                raise _NoBaselineError(scored)
             # With the same rule of both forms as for answers, and without a baseline, which this is.
             best = max(best, base_score(task, scored.raw or 0.0, scored.tagged or 0.0, 0.0))
         return best
@@ -321,21 +319,22 @@ class Scorer(AbstractContextManager["Scorer"]):
         if target != _target_of(task, {}):
             return self._guests
         if target not in self._prepared_pools:
-            await self._end_least_used()
+            await self._make_room()
         # From here to the start of the job nothing else runs, so that nobody ends the pool before.
         if self.closed:
             return self._guests  # which says so
-        # Taken out and put back, so that it is the last of the dict: the most recently used one.
-        pool = self._prepared_pools.pop(target, None)
-        if pool is None:
+        if target not in self._prepared_pools:
             preparation = pickle.dumps((target, []))
             pool = ScorerPool(self._places, self._settings.timeout, _all_modules, fresh=True, preparation=preparation)
-        self._prepared_pools[target] = pool
-        return pool
+            self._prepared_pools[target] = pool
+        return self._prepared_pools[target]
 
-    async def _end_least_used(self) -> None:
+    async def _make_room(self) -> None:
         """End prepared processes until there is room for one more. Those that have jobs stay."""
-        for target in [target for target, pool in self._prepared_pools.items() if not pool.jobs]:
+        idle = [target for target, pool in self._prepared_pools.items() if not pool.jobs]
+        # Any of them: of tasks that are used in turn, the least recently used one would always be the next one needed.
+        self._chance.shuffle(idle)
+        for target in idle:
             if len(self._prepared_pools) < _MOST_PREPARED:
                 return
             pool = self._prepared_pools.get(target)
@@ -360,6 +359,21 @@ class Scorer(AbstractContextManager["Scorer"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _NoBaselineError(Exception):
+    """A cheap policy of an item has no score.
+
+    Attributes:
+        scored: what becomes of the answer that needs the baseline. ERROR if the item cannot be scored, else it was the
+            machine, and the answer is excused.
+    """
+
+    def __init__(self, policy: AnswerScore) -> None:
+        why = f"the item's baseline could not be computed: {policy.detail}"
+        super().__init__(why)
+        status = Status.ERROR if policy.status is Status.ERROR else Status.TIMEOUT
+        self.scored = AnswerScore.without_score(status, why, excused=True)
 
 
 def _upstream_modules() -> list[str]:

@@ -8,6 +8,11 @@ from typing import Any
 
 from rg_env.runner.child_process import number_of
 from rg_env.runner.failures import LONGEST_REASON, describe
+from rg_env.tasks.soundness import check_audited, installed_version
+
+# Read before the server forks: a worker in its sandbox may not be able to read the files of packages, and Python 3.13
+# imports what reads them as late as this.
+installed_version()
 
 FormScore = float | str
 """The score in [0, 1] of one form of an answer (bare, or in tags), or one line saying how the scorer raised."""
@@ -20,7 +25,6 @@ def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Fo
     Otherwise the answer is. The scorers of seven tasks read the options of their dataset; none reads its items, so the
     size is 1.
     """
-    from rg_env.tasks.soundness import check_audited
     from rg_env.tasks.upstream.slim_import import reasoning_gym
 
     # Here, since the caller may never have imported reasoning-gym.

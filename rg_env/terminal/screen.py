@@ -208,9 +208,9 @@ class Screen:
         try:
             show()
             self._stream.flush()
-        except (OSError, SystemExit):  # Rich ends the process when a pipe is closed
-            with suppress(OSError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+        except OSError:
+            with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
+                os.dup2(nowhere.fileno(), self._stream.fileno())
 
 
 def ending(facts: Mapping[str, Any], code: int, args: Sequence[str], began: float) -> Iterator[RenderableType]:

@@ -6,11 +6,13 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from backports import zstd
+from filelock import FileLock
 
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, FileKind, NewerSchemaError, open_lines, open_run, to_line
@@ -75,6 +77,14 @@ def test_whether_a_run_is_being_written_is_known_and_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
     (tmp_path / lock_name(RUN_ID)).write_text("process 17 on elsewhere\n")  # left by a crash
     assert not is_held(tmp_path, RUN_ID)
+    RunLock(tmp_path, RUN_ID).release()
+
+
+def test_who_asks_whether_a_run_is_written_keeps_nobody_from_writing_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("rg_env.dump.files._LOCK_SECONDS", 60.0)
+    asking = FileLock(tmp_path / lock_name(RUN_ID), thread_local=False)
+    asking.acquire()
+    threading.Timer(0.05, asking.release).start()
     RunLock(tmp_path, RUN_ID).release()
 
 

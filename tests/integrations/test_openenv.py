@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import httpx
 import pytest
+from fastapi.testclient import TestClient
 
+from rg_env.integrations import episodes
+from rg_env.integrations.desk import Desk
+from rg_env.integrations.serve import make_app
 from rg_env.scoring import Scorer
 from tests.integrations.test_episodes import TRAIN, run, scorer
 
@@ -52,5 +57,38 @@ def test_what_is_wrong_is_one_line(scorer: Scorer, path: str, body: Any, status:
         reply = await client.post(path, json=body)
         assert (reply.status_code, list(reply.json())) == (status, ["error"])
         assert why in reply.json()["error"]
+
+    run(scorer, test)
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        ({"bytes": b'{"type": "state"}'}, "EXECUTION_ERROR"),  # before an episode
+        ({"text": None, "bytes": b"\xff\xfe"}, "INVALID_JSON"),
+        ({"text": "{", "bytes": None}, "INVALID_JSON"),
+        ({"text": ""}, "INVALID_JSON"),
+    ],
+)
+def test_every_frame_of_a_websocket_has_a_reply_of_one_line(scorer: Scorer, frame: Any, code: str) -> None:
+    """Also a binary one, of which Starlette's `receive_text` makes a KeyError."""
+    with TestClient(make_app(Desk(scorer))) as client, client.websocket_connect("ws://127.0.0.1/ws") as socket:
+        socket.send({"type": "websocket.receive", **frame})
+        reply = socket.receive_json()
+        assert (reply["type"], reply["data"]["code"]) == ("error", code)
+        assert "\n" not in reply["data"]["message"]
+        socket.send_json({"type": "close"})
+
+
+def test_a_moment_without_descriptors_closes_no_split(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def test(client: httpx.AsyncClient) -> None:
+        with monkeypatch.context() as moment:
+            moment.setattr(episodes, "ReasoningGymDataset", fail)
+            failed = await client.post("/reset", json={"index": 3})
+        assert (failed.status_code, "Too many open files" in failed.json()["error"]) == (503, True)
+        assert (await client.post("/reset", json={"index": 3})).status_code == 200
 
     run(scorer, test)

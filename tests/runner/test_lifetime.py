@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from typing import Any
 import pytest
 
 from rg_env.errors import ScorerPoolError
-from rg_env.runner import caller_worker
+from rg_env.runner import caller_worker, guarded
 from rg_env.scoring import AnswerScore, Scorer, Status
 from tests.runner.processes import (
     fork_server_pid,
@@ -132,6 +133,14 @@ def test_a_pool_that_cannot_start_says_why_at_once_and_for_all(
                 failure.result()
             assert "\n" not in str(caught.value)
     assert starts.read_text() == "x"
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs files without a folder")
+def test_scoring_needs_no_folder_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container with a read-only file system."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with guarded("math:factorial", workers=1) as scorer:
+        assert scorer.score(3).value == 6.0
 
 
 def test_the_fork_server_has_one_thread_so_that_forking_is_safe(scorer: Scorer, item: Item) -> None:

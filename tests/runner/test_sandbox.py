@@ -28,8 +28,9 @@ from rg_env.runner import caller_pool as pool_module
 from rg_env.runner import child_seccomp as seccomp
 from rg_env.runner.child_sandbox import LANDLOCK, MEASURES, SECCOMP, readable_paths
 from rg_env.scoring import AnswerScore, Scorer, Status, guard, guarded, sandbox_report
+from rg_env.scoring.scorer import _target_of, _upstream_modules
 from rg_env.tasks.registry import task_names
-from tests.running import program
+from tests.running import program, run_program
 
 Item = Callable[..., dict[str, Any]]
 Attack = Callable[[str], AnswerScore]
@@ -268,6 +269,14 @@ def test_scoring_works_for_another_user_than_root(item: Item) -> None:
     skip_unless_runs(command)
     done = subprocess.run([*command, program], capture_output=True, text=True, check=False, cwd=ROOT)
     assert "score=1.0" in done.stdout, done.stderr
+
+
+def test_a_worker_needs_no_file_for_its_first_score(item: Item) -> None:
+    """What it needs is read before the sandbox, where it may be unreadable."""
+    entry = item("chain_sum")
+    request = pickle.dumps((entry, entry["answer"], "no number"))
+    done = run_program("files_of_worker", _target_of("chain_sum", {}).hex(), request.hex(), *_upstream_modules())
+    assert json.loads(done.stdout) == {"reply": [1.0, 0.0], "opened": []}
 
 
 def test_finding_the_readable_folders_triggers_no_lazy_import(monkeypatch: pytest.MonkeyPatch) -> None:

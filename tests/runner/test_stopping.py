@@ -24,7 +24,7 @@ import pytest
 
 from rg_env.runner import Failure, Guarded, ScorerPoolError, caller_pool, caller_worker, guarded
 from rg_env.runner.caller_pool import wait
-from rg_env.runner.caller_worker import ForkServer
+from rg_env.runner.caller_worker import ForkServer, Limit, Worker
 from rg_env.runner.server_process import Server, _may_pass
 from tests.runner.processes import (
     fork_servers,
@@ -119,6 +119,50 @@ def test_a_process_that_is_killed_or_stopped_stops_nothing(
         # A worker that was stopped got no core: its answer is excused.
         assert all(result.value == 4.0 or (result.status == Failure.TIMEOUT and result.excused) for result in results)
         assert results[-1].value == 4.0
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+@pytest.mark.usefixtures("nothing_left")
+def test_a_worker_that_is_stopped_while_it_makes_ready_fails_nobody(
+    comes_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by `docker pause`, or by a machine without a free core."""
+    ask = Worker.ask
+
+    async def stop_and_ask(worker: Worker, target: bytes, arguments: bytes, limit: Limit) -> object:
+        if not arguments:
+            os.kill(worker.pid, signal.SIGSTOP)
+            if comes_back:
+                asyncio.get_running_loop().call_later(2 * limit.cpu, os.kill, worker.pid, signal.SIGCONT)
+                limit = limit._replace(wall=600.0)
+        return await ask(worker, target, arguments, limit)
+
+    with guarded(functions.double, workers=1, fresh=False) as scorer:
+        with monkeypatch.context() as busy:
+            busy.setattr(caller_pool, "_PREPARE_SECONDS", 0.2)
+            busy.setattr(Worker, "ask", stop_and_ask)
+            result = scorer.score(2)
+        if not comes_back:
+            assert (result.status, result.excused) == (Failure.TIMEOUT, True)
+            assert "no core was free" in result.detail
+            result = scorer.score(2)
+        assert result.value == 4.0
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_server_that_is_stopped_while_it_prepares_fails_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_server(*arguments: Any) -> ForkServer:
+        server = ForkServer(*arguments)
+        os.kill(server.process.pid, signal.SIGSTOP)
+        return server
+
+    with guarded(functions.double, workers=1, examples=[((2,), 4.0)]) as scorer:
+        with monkeypatch.context() as busy:
+            busy.setattr(caller_pool, "ForkServer", start_server)
+            busy.setattr(caller_worker, "START_SECONDS", 0.5)
+            result = scorer.score(2)
+        assert (result.status, result.excused) == (Failure.TIMEOUT, True)
+        assert scorer.score(2).value == 4.0
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -293,5 +337,6 @@ def raised(error: Exception) -> Exception:
 
 def test_what_a_moment_lacks_is_not_for_good() -> None:
     lacking = [MemoryError(), OSError(errno.EMFILE, "files"), raised(OSError(errno.EAGAIN, "processes"))]
-    assert [_may_pass(error) for error in lacking] == [True] * 3
+    lacking.append(raised(OSError(errno.ESTALE, "a network file system")))
+    assert [_may_pass(error) for error in lacking] == [True] * 4
     assert not any(map(_may_pass, [ImportError("none"), FileNotFoundError(errno.ENOENT, "none"), raised(ValueError())]))

@@ -141,6 +141,22 @@ def test_a_worker_that_is_stopped_before_it_says_a_word_is_given_up_with_its_ser
         wait(start())
 
 
+@pytest.mark.parametrize("first", [b"[17, {}\n", b"[17]\n", b"17\n"])
+def test_a_worker_that_cannot_say_its_pid_is_one_that_did_not_start(first: bytes) -> None:
+    async def start() -> None:
+        ours, theirs = socket.socketpair()
+        worker = Worker(ours, lambda: None)
+        with theirs:
+            theirs.sendall(first)
+            try:
+                await worker.start(lambda: False)
+            finally:
+                worker.discard()
+
+    with pytest.raises(EOFError, match="did not say its pid"):
+        wait(start())
+
+
 @pytest.mark.parametrize("size", [1, 70_000, 3_000_000])
 def test_requests_of_all_sizes_arrive_whole(size: int) -> None:
     target = pickle.dumps(("functools", "partial", len))

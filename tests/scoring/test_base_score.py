@@ -15,7 +15,7 @@ import pytest
 from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError
 from rg_env.runner.caller_pool import ScorerPool
-from rg_env.runner.failures import JobFailedError
+from rg_env.runner.failures import Failure, JobFailedError, ScorerPoolError
 from rg_env.scoring import Scorer, Status
 from rg_env.scoring.base_score import CHEAP, RAW_ALONE, base_score, cheap_answers
 from rg_env.scoring.types import ScorerConfig
@@ -120,9 +120,18 @@ def test_cheap_policies_find_little_in_a_damaged_item(cured_items: Items, task: 
             assert len(cheap_answers(task, damaged)) <= 10
 
 
-@pytest.mark.parametrize("status", [Status.TIMEOUT, Status.CRASHED])
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [
+        (JobFailedError(Failure.TIMEOUT, "no core was free", excused=True), Status.TIMEOUT),
+        (JobFailedError(Failure.CRASHED, "it died twice"), Status.TIMEOUT),
+        (JobFailedError(Failure.ERROR, "it was not ready in time"), Status.ERROR),
+        (ScorerPoolError("no descriptor is free"), None),
+        (OSError("no descriptor is free"), Status.ERROR),
+    ],
+)
 def test_a_baseline_that_could_not_be_computed_is_not_remembered(
-    cured_items: Items, monkeypatch: pytest.MonkeyPatch, status: Status
+    cured_items: Items, monkeypatch: pytest.MonkeyPatch, failure: Exception, status: Status | None
 ) -> None:
     (entry,) = cured_items("sudoku", 1)
     right = str(entry["answer"])
@@ -130,13 +139,18 @@ def test_a_baseline_that_could_not_be_computed_is_not_remembered(
     async def run(self: Any, target: bytes, request: bytes, check: Any) -> Any:
         if pickle.loads(request)[1] == right:
             return 1.0, 0.0
-        raise JobFailedError(status, "")
+        raise failure
 
     with Scorer(workers=1) as scorer:
         with monkeypatch.context() as failing:
             failing.setattr(ScorerPool, "run", run)
-            failed = scorer.score_answer(entry, right)
-        assert (failed.status, failed.excused, failed.score) == (Status.TIMEOUT, True, 0.0)
+            if status is None:
+                with pytest.raises(ScorerPoolError):
+                    scorer.score_answer(entry, right)
+            else:
+                failed = scorer.score_answer(entry, right)
+                assert (failed.status, failed.excused, failed.score) == (status, True, 0.0)
+                assert str(failure) in failed.detail
         scored = scorer.score_answer(entry, right)
         assert scored.score == 1.0
         assert 0 < scored.baseline < 1

@@ -76,13 +76,25 @@ def test_a_task_that_no_module_registers_is_an_error_that_names_the_remedy() -> 
     assert scored.detail.endswith("or name it in `imports` (--imports)")
 
 
-def test_prepared_processes_are_few_and_the_least_recently_used_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepared_processes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scorer_module, "_MOST_PREPARED", 2)
     with Scorer(workers=1) as scorer:
         for task in ("evaluating", "second", "evaluating", "third"):
             scorer.score_answer(entry(task), "4")
-        kept = [b"evaluating" in target for target in scorer._prepared_pools]
-        assert kept == [True, False]
+        assert len(scorer._prepared_pools) == 2
+        assert any(b"third" in target for target in scorer._prepared_pools)
+
+
+def test_tasks_in_turn_do_not_always_end_the_process_of_the_next_one() -> None:
+    """Of more tasks than may be prepared. A pool without a job starts no process."""
+    tasks = [f"task{number}" for number in range(24)]
+
+    async def pools_in_turn(scorer: Scorer) -> list[caller_pool.ScorerPool]:
+        return [await scorer._pool_for(task, scorer_module._target_of(task, {})) for task in tasks * 10]
+
+    with Scorer(workers=1) as scorer:
+        pools = caller_pool.wait(pools_in_turn(scorer))
+    assert len(set(pools)) < len(pools) * 3 / 4
 
 
 def test_a_prepared_process_that_answers_wait_for_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:

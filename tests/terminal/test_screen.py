@@ -1,7 +1,9 @@
 """What a terminal and a pipe show of a scripted run, and what is printed at its end."""
 
 import io
+import os
 import signal
+import sys
 
 import pytest
 from rich.console import Console
@@ -131,6 +133,18 @@ def test_a_pipe_gets_one_line_per_step_and_no_control_sequence(capsys):
     assert steps == [f"step {step}/60 | 2.0 s" for step in range(1, 13)]
     assert "evaluation after step 0: reward 0.25" in lines
     assert any(line.startswith("warning: the disk is slow") for line in lines)
+
+
+def test_a_reader_of_the_pipe_that_is_gone_stops_nothing_and_costs_no_descriptor(monkeypatch):
+    theirs, ours = os.pipe()
+    with os.fdopen(ours, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        screen = Screen("train")
+        os.close(theirs)
+        before = os.listdir("/dev/fd")  # noqa: PTH208
+        for _ in range(3):
+            screen.line("a line")
+        assert len(os.listdir("/dev/fd")) == len(before)  # noqa: PTH208
 
 
 def test_a_verbose_run_prints_its_log_itself(capsys):

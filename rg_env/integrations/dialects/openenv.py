@@ -141,8 +141,11 @@ def routes(episodes: Episodes) -> APIRouter:
         try:
             while True:
                 # A connection on which nothing comes ends like an idle episode.
-                text = await asyncio.wait_for(socket.receive_text(), episodes.idle_seconds)
-                reply = await connection.reply(text)
+                message = await asyncio.wait_for(socket.receive(), episodes.idle_seconds)
+                if message["type"] == "websocket.disconnect":
+                    break
+                # A frame is a text or binary, and lacks the other, or has None for it.
+                reply = await connection.reply(message.get("text") or message.get("bytes") or "")
                 if reply is None:
                     break
                 await socket.send_text(json.dumps(reply))
@@ -205,12 +208,12 @@ class _Connection:
         self._episodes, self.key = episodes, key
         self._label: str | None = None
 
-    async def reply(self, text: str) -> dict[str, Any] | None:
+    async def reply(self, text: str | bytes) -> dict[str, Any] | None:
         """The reply to a message; None to the last one."""
         try:
             message = json.loads(text)
         except (ValueError, RecursionError) as error:
-            return _error("INVALID_JSON", f"the message is no JSON: {error}")
+            return _error("INVALID_JSON", f"the message is not valid JSON: {error}")
         if not isinstance(message, Mapping):
             return _error("INVALID_JSON", "the message must be a JSON object with type and data")
         data = message.get("data") or {}

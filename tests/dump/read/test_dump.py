@@ -198,6 +198,18 @@ def _facts(record):
     return [getattr(record, name) for name in GROUP_FACTS]
 
 
+def test_texts_of_many_runs_need_one_descriptor(tmp_path):
+    runs = [f"{RUN_ID}{number}" for number in range(5)]
+    for run in runs:
+        with DumpWriter(tmp_path, run, 1) as writer:
+            assert writer.submit([group(0)]).result(5)
+    dump = open_run(tmp_path)
+    before = len(os.listdir("/dev/fd"))  # noqa: PTH208
+    for run in runs:
+        assert dump.text(run, group(0).group_id) is not None
+    assert len(os.listdir("/dev/fd")) == before + 1  # noqa: PTH208
+
+
 @pytest.mark.parametrize("spaces", [False, True])
 def test_a_text_is_found_by_its_id(tmp_path, spaces):
     """Whichever program wrote the lines."""

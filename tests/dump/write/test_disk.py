@@ -8,14 +8,18 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter, FileKind, TrainedRecord, open_run, write_manifest
+from rg_env.dump import DumpWriter, FileKind, TrainedRecord, open_run, to_line, write_manifest
+from rg_env.dump.files import batch_name
+from rg_env.dump.manifest import read_manifest
 from rg_env.dump.validate import validate
+from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, lines_of, names, rollout, uids
 from tests.running import run_program
 
@@ -113,6 +117,13 @@ def test_memory_stays_bounded_while_the_disk_takes_nothing(tmp_path):
     assert "268 groups missing from" in child.stderr
 
 
+def test_a_group_for_which_there_is_no_memory_waits_and_the_process_goes_on(tmp_path):
+    child = run_program("dump_without_memory", tmp_path)
+    assert uids(tmp_path) == uids(tmp_path, FileKind.ROLLOUTS) == ["0", "1"]
+    assert "1 group not on disk (MemoryError)" in child.stderr
+    assert "writing again" in child.stderr
+
+
 def test_a_folder_that_becomes_read_only():
     with tempfile.TemporaryDirectory() as name:  # not below pytest's own folder, which other users may not enter
         child = run_program("dump_read_only", name)
@@ -143,6 +154,30 @@ def test_a_folder_that_goes_away_is_said_and_made_anew(tmp_path, log, how):
     assert "2 groups missing" in said[2]
     if how == "moved":
         assert sum(1 for _ in open_run(tmp_path / "elsewhere").groups()) == 2
+
+
+def test_a_folder_that_is_renamed_is_made_anew_with_its_manifest_and_its_lock(tmp_path, log):
+    """So the groups that went with it are missing here, and nobody else can write the run."""
+    folder, moved = tmp_path / "dumps", tmp_path / "moved"
+    with DumpWriter(folder, RUN_ID, 1, RGDumpConfig(groups_per_file=10)) as writer:
+        write_manifest(folder, RUN_ID, {"attempt": 1, "model": "nano"})
+        assert writer.submit([group(number) for number in range(25)]).result(5)
+        folder.rename(moved)
+        assert writer.submit([group(number) for number in range(25, 50)]).result(5)
+        with pytest.raises(DumpError, match="is being written"):
+            DumpWriter(folder, RUN_ID, 1)
+    assert read_manifest(folder, RUN_ID)["model"] == "nano"
+    assert "manifest.json" in names(folder) and "lock" not in names(folder)
+    assert (read_manifest(folder, RUN_ID)["ledger_lines"], writer.missing) == (50, 5)
+    found = {finding.kind: str(finding) for finding in validate(folder).findings}
+    assert found.keys() == {"groups_missing", "lines_missing", "gap"}
+    assert "25 of 50 ledger lines of attempt 1 are missing" in found["lines_missing"]
+    assert found["gap"].endswith(
+        "_0000.jsonl: this file is missing, and the next 1, and later ones of its kind are there"
+    )
+    together = validate(folder, moved)
+    assert together.records[FileKind.LEDGER] == 50
+    assert "lines_missing" not in together.findings.counts and "gap" not in together.findings.counts
 
 
 def test_a_folder_that_cannot_be_made_anew_is_waited_for(tmp_path, log):
@@ -195,3 +230,26 @@ def test_what_an_fsync_failed_for_is_missing(tmp_path, monkeypatch, log):
         assert writer.missing_groups() == [group(0).group_id, group(1).group_id]
     assert any("2 groups not on disk" in line for line in log)
     assert open_run(tmp_path).has_every_group is False
+
+
+@pytest.mark.parametrize("why", [errno.EINVAL, errno.ENOTSUP])
+def test_a_file_system_that_cannot_sync_a_folder_loses_nothing(tmp_path, monkeypatch, log, why):
+    """CIFS, some of FUSE's. Also when a killed run is resumed there: its ledger lacks a line."""
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(why, os.strerror(why))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    config = RGDumpConfig(dump_fsync=True)
+    text = tmp_path / (batch_name(FileKind.ROLLOUTS, RUN_ID, 0) + ".part")
+    text.write_bytes(to_line(group(0)))
+    with DumpWriter(tmp_path, RUN_ID, 2, config) as writer:
+        for number in (1, 2):
+            assert writer.submit([group(number)]).result(5)
+    assert writer.missing == 0
+    assert uids(tmp_path) == ["0", "1", "2"]
+    assert not [line for line in log if line.startswith("ERROR")]
+    assert sum("cannot force files to disk" in line for line in log) == 1
