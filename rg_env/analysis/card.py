@@ -24,7 +24,7 @@ _TRAIN, _TEST = "train", "test"
 _LICENSE = "unknown"
 _MEANINGS = {
     FileKind.ROLLOUTS: "training groups with a base score above the threshold, with texts",
-    FileKind.FAILED: "training groups in which every base score is 0, with texts",
+    FileKind.FAILED: "training groups in which no base score is above 0, with texts",
     FileKind.OTHER: "training groups that are neither, with texts",
     FileKind.EVAL: "evaluation groups, with texts",
     FileKind.TRAINED: "which groups each step was trained on",
