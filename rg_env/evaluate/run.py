@@ -40,6 +40,7 @@ from rg_env.rewards import load_reward, set_rewards
 from rg_env.rollout import Origin, Rollout, Stopwatch, group_record
 from rg_env.rollout_log import RolloutLog
 from rg_env.scoring import Verdict, shared_scorer
+from rg_env.scoring.parse import with_opening
 from rg_env.tasks.questions import hashes_of
 from rg_env.wording import counted
 
@@ -582,7 +583,7 @@ class _Attempt:
         text = reply.text
         # With `prefilled_think`, the scorer itself knows that the prompt opened the block.
         if reply.think_opened and not self.job.config.prefilled_think:
-            text = f"<think>{text}"
+            text = with_opening(text)
         if reply.failure is None:
             verdict = await self.score(question, text)
             watch.end_scoring()

@@ -149,6 +149,30 @@ def test_what_is_solved_follows_from_the_run_unless_a_minimum_score_is_given(tmp
     assert export(open_run(tmp_path), Sft(), tmp_path / "y.jsonl").rows == 2
 
 
+@pytest.mark.parametrize("name", ["sft", "dpo", "atif", "traces"])
+def test_the_think_block_that_the_template_opened_is_whole_in_every_export(tmp_path, name):
+    """The record has what the model wrote, of which two began with a tag of their own."""
+    write_manifest(tmp_path, RUN_ID, manifest(prefilled_think=True))
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        texts = ["a</think><answer>1</answer>", "<think>b</think><answer>1</answer>", "c</think><answer>2</answer>", ""]
+        scores = [1.0, 1.0, 0.0, 0.0]
+        ours = [said(text, score, number) for number, (text, score) in enumerate(zip(texts, scores, strict=True))]
+        several = [{"role": role, "content": "e</think>"} for role in ("user", "assistant", "tool", "assistant")]
+        others = [rollout(1.0, 0, conversation=several, turns=2), said(texts[2], 0.0, 1)]
+        writer.submit([group(0, ours), group(1, others, environment="gym")]).result()
+    out = tmp_path / "traces.jsonl"
+    options = ["--per-group", "4"] if name == "sft" else []
+    done = CliRunner().invoke(app, ["dumps", "export", name, str(tmp_path), "--out", str(out), *options])
+    assert done.exit_code == 0, done.output
+    written = out.read_text()
+    assert written.count("<think>a</think>") == 1 and written.count("<think>b</think>") == written.count("b</think>")
+    assert written.count("<think>c</think>") == written.count("c</think>") == {"sft": 0, "dpo": 1}.get(name, 2)
+    # The prompt, and what a tool returned, are not the model's; of several turns, each is.
+    assert (
+        written.count("e</think>") == {"dpo": 0}.get(name, 4) and written.count("<think>e") == written.count("e</") // 2
+    )
+
+
 def test_the_best_of_equals_is_the_first_not_the_shortest_and_white_space_makes_no_other_example(tmp_path_factory):
     right = [
         said("<think>2 + 2 = 4</think><answer>4</answer>", 1.0, 0),
