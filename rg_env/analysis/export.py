@@ -33,7 +33,8 @@ from rg_env.dump.schema import as_violation
 from rg_env.scoring.types import Status
 
 Row = dict[str, Any]
-_ORIGIN = ("task", "item", "group_id", "phase", "step")
+_ORIGIN = ("task", "item", "group_id", "phase")
+"""Values that are never null, as a step may be: `datasets` infers types from the first of several files."""
 
 
 class Reason(StrEnum):

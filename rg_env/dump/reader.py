@@ -326,10 +326,10 @@ class Dump:
         """`trained` with one row per record."""
         import polars as pl
 
-        from rg_env.dump.frames import schema_of
+        from rg_env.dump.column_types import polars_schema
 
         rows = [msgspec.structs.asdict(record) for record in self.trained()]
-        return pl.DataFrame(rows, schema=schema_of(TrainedRecord), orient="row")
+        return pl.DataFrame(rows, schema=polars_schema(TrainedRecord), orient="row")
 
     def files_to_read(self, *, texts: bool = False) -> list[DumpFile]:
         """Return the files that `scan` reads."""

@@ -1,8 +1,7 @@
 """The records of a run: groups of rollouts, their short version in the ledger, what each step was trained on, and the
 trainer's numbers of each step. Each class is the lines of its files: names, order and types of the keys. Every line of
 a kind has the same keys, and a key's value never changes its type, so that `datasets`, pandas, polars and DuckDB load a
-file unchanged. A line that does not fit its class exactly is damaged. Not covered: numbers that are null in every line
-from which a library infers types (polars looks at 100 lines, `datasets` at the first 10 MB of the first file).
+file unchanged, with the types in `rg_env.dump.column_types`. A line that does not fit its class exactly is damaged.
 
 Everything about rollout *k* (text, scores, reward) is in one object, so that texts and numbers cannot be misaligned. A
 group's outcome is decided on base scores, before any penalty. Strings are never null, in memory as in files: "" is

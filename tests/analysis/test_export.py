@@ -223,17 +223,24 @@ def test_groups_whose_text_was_not_kept_are_counted(tmp_path):
     ("kind", "columns"),
     [
         (Sft(), ["messages", "base_score", "score"]),
-        (Dpo(), ["prompt", "chosen", "rejected", "score_chosen", "score_rejected"]),
+        (Dpo(margin=0.1), ["prompt", "chosen", "rejected", "score_chosen", "score_rejected"]),
     ],
     ids=["sft", "dpo"],
 )
-def test_datasets_loads_it(tmp_path, kind, columns):
+def test_datasets_loads_it_with_that_of_another_kind_of_run(tmp_path, kind, columns):
+    """What was collected has no step, an import no task of Reasoning Gym's; as docs/collect.md calls `load_dataset`."""
     from datasets import load_dataset
 
-    rows = export(open_run(SAMPLE), kind, tmp_path / "set" / "train.jsonl").rows
-    loaded = load_dataset(str(tmp_path / "set"), split="train", cache_dir=str(tmp_path / "cache"))
-    assert loaded.num_rows == rows > 0
-    assert loaded.column_names == [*columns, "task", "item", "group_id", "phase", "step"]
+    collected = [group(n, [said(f"a{n}", 1.0, 0), said("b", 0.0, 1)], step=None) for n in range(3)]
+    imported = group(3, [said("c", 1.0, 0), said("d", -1.0, 1)], step=None, environment="imported", item="", item_id="")
+    with DumpWriter(tmp_path / "dump", RUN_ID, 1) as writer:
+        assert writer.submit([*collected, imported]).result(5)
+    rows = export(open_run(tmp_path / "dump"), kind, tmp_path / "set" / "collected.jsonl").rows
+    rows += export(open_run(SAMPLE), kind, tmp_path / "set" / "train.jsonl").rows
+    files = str(tmp_path / "set" / "*.jsonl")
+    loaded = load_dataset("json", data_files=files, split="train", cache_dir=str(tmp_path / "cache"))
+    assert loaded.num_rows == rows > 4
+    assert loaded.column_names == [*columns, "task", "item", "group_id", "phase"]
 
 
 def test_nothing_is_overwritten_unless_asked(tmp_path):
