@@ -69,7 +69,7 @@ class RGDumpConfig:
     dump_rollouts: bool = True
     """Write the texts of successful train groups."""
     dump_failed_rollouts: bool = True
-    """Write the texts of FAILED train groups: every base score is 0."""
+    """Write the texts of FAILED train groups: no base score is above 0."""
     dump_other_rollouts: bool = True
     """Write the texts of train groups that are neither."""
     dump_eval_rollouts: bool = True

@@ -61,6 +61,16 @@ def is_masked(rollout: Rollout, config: RGDumpConfig) -> bool:
     return False
 
 
+def mean_reward(rewards: Sequence[float]) -> float:
+    """Return the reward of a masked rollout, given those of the others in its group.
+
+    The mean of equal rewards is exactly that reward, so that the group still has no signal; 0 if there is no other.
+    """
+    if len(set(rewards)) > 1:
+        return sum(rewards) / len(rewards)
+    return max(rewards, default=0.0)
+
+
 def set_rewards(
     group: Sequence[Rollout],
     config: RGDumpConfig,
@@ -108,12 +118,7 @@ def set_rewards(
         rollout.reward = compose_reward(shortened, well_formed, config, addition)
         if error or (zero_on_non_stop and not rollout.stopped):
             rollout.reward = 0.0
-    rewards = [rollout.reward for rollout in unmasked]
-    # The mean of equal rewards is exactly that reward, so that the group still has no signal.
-    if len(set(rewards)) > 1:
-        mean = sum(rewards) / len(rewards)
-    else:
-        mean = max(rewards, default=0.0)
+    mean = mean_reward([rollout.reward for rollout in unmasked])
     for rollout in group:
         if is_masked(rollout, config):
             rollout.score, rollout.reward, rollout.masked = 0.0, mean, True

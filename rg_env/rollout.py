@@ -72,7 +72,8 @@ class Rollout:
         score: base score × penalty_factor, in [0, 1]. It and `reward` and `masked` are set by the rules of the group.
         reward: what SkyRL trains on.
         masked: whether the rollout is kept out of the loss, because there is no response, or its scorer died, cannot
-            score the item, or got no CPU time, or the user's function failed.
+            score the item, or got no CPU time, or the user's function failed, or another environment's reward is not
+            finite.
         penalty_factor: in [0, 1].
         custom_reward: what the user's function returned for it; None without one.
         reward_error: one line saying how that function failed for the group; empty if it did not.

@@ -23,6 +23,7 @@ from rg_env.analysis import STATISTICS
 from rg_env.analysis.signs import MEANINGS as SIGNS
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
+from rg_env.dump.column_types import columns_of
 from rg_env.dump.schema import GroupFacts, GroupRecord, LedgerRecord, Record, RolloutFacts, RolloutRecord
 from rg_env.scoring import Status
 from rg_env.scoring.length import LENGTH_PENALTIES
@@ -84,14 +85,18 @@ def setting_rows(config: Any, prefix: str) -> Iterator[tuple[str, ...]]:
 
 
 def record_keys() -> str:
-    """Every key of a group's lines: which files have it, and what it means."""
+    """Every key of a group's lines: its type, which files have it, and what it means."""
     places = {Record: "text, ledger", GroupFacts: "text, ledger", GroupRecord: "text", LedgerRecord: "ledger"}
     places |= {RolloutFacts: "each rollout; lists in the ledger", RolloutRecord: "each rollout of the text"}
     described = [(name, place, text) for record, place in places.items() for name, text in attributes(record).items()]
     declared = {*GroupRecord.__struct_fields__, *LedgerRecord.__struct_fields__, *RolloutRecord.__struct_fields__}
     assert declared == {name for name, _, _ in described}, "a field without a line in its class's docstring"
-    rows = [(f"`{name}`", place, text) for name, place, text in described]
-    return table(("key", "where", "meaning"), rows)
+    types = columns_of(LedgerRecord) | columns_of(GroupRecord) | columns_of(RolloutRecord)
+    rows = []
+    for name, place, text in described:
+        kind = types[name]
+        rows.append((f"`{name}`", kind if isinstance(kind, str) else "list of objects", place, text))
+    return table(("key", "type", "where", "meaning"), rows)
 
 
 def members(kind: type[StrEnum]) -> list[tuple[str, ...]]:

@@ -1,7 +1,8 @@
 """A dataset card for a dump folder: the README.md that the Hugging Face hub and `datasets` read.
 
-Its front matter has one configuration for each kind of file, so that `datasets.load_dataset(folder, "rollouts")` gives
-the groups above the threshold. Not covered: files that are still being written, which `datasets` does not read.
+Its front matter has one configuration for each kind of file, with the types of its columns, so that
+`datasets.load_dataset(folder, "rollouts")` gives the groups above the threshold, whatever is null in the first lines.
+Not covered: files that are still being written, which `datasets` does not read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import yaml
 
 from rg_env.analysis.export import assumed_phases
 from rg_env.atomic import new_file
-from rg_env.dump import Dump, FileKind
+from rg_env.dump import ColumnTypes, Dump, FileKind
 from rg_env.dump.files import PREFIX, ZSTD, list_files
 from rg_env.errors import ConfigError, DumpError
 from rg_env.wording import counted, visible
@@ -25,7 +26,7 @@ _TRAIN, _TEST = "train", "test"
 _LICENSE = "unknown"
 _MEANINGS = {
     FileKind.ROLLOUTS: "training groups with a base score above the threshold, with texts",
-    FileKind.FAILED: "training groups in which every base score is 0, with texts",
+    FileKind.FAILED: "training groups in which no base score is above 0, with texts",
     FileKind.OTHER: "training groups that are neither, with texts",
     FileKind.EVAL: "evaluation groups, with texts",
     FileKind.TRAINED: "which groups each step was trained on",
@@ -87,6 +88,11 @@ def write_card(dump: Dump, folder: Path, *, license_name: str = "", force: bool 
         "size_categories": [_size(groups)],
         "tags": ["reasoning-gym", "reinforcement-learning", "rollouts", "rg_env"],
         "configs": configs,
+        # Otherwise `datasets` infers types from the first lines, which have null where nothing was scored.
+        "dataset_info": [
+            {"config_name": config["config_name"], "features": ColumnTypes(config["config_name"]).hub}
+            for config in configs
+        ],
     }
     text = _front_matter(front) + "\n" + _body(dump, configs, tasks, rollouts)
     with new_file(path) as draft:

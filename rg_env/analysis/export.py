@@ -1,8 +1,9 @@
 """Training data from a dump as JSON lines: supervised examples (`Sft`) and preference pairs (`Dpo`).
 
 Invariant: what a model is trained toward is solved, unless a lower minimum score is asked for; it follows the format
-and is not truncated. A response is written as it was recorded, except for a think block that is dropped on request.
-Each rollout (`Sft`) or group (`Dpo`) that is read and not written is counted once, under the first reason that applies.
+and is not truncated. A response is written as it was recorded, behind a `<think>` that the chat template wrote, or
+without its think block on request. Each rollout (`Sft`) or group (`Dpo`) that is read and not written is counted once,
+under the first reason that applies.
 The file appears whole or not at all. Memory grows by digests of the examples, not with their texts.
 Not covered: prompts without responses, for which `rg-env dataset` makes rows; balancing tasks.
 """
@@ -33,7 +34,8 @@ from rg_env.scoring.types import Status
 from rg_env.wording import visible
 
 Row = dict[str, Any]
-_ORIGIN = ("task", "item", "group_id", "phase", "step")
+_ORIGIN = ("task", "item", "group_id", "phase")
+"""Values that are never null, as a step may be: `datasets` infers types from the first of several files."""
 
 
 class Reason(StrEnum):
@@ -173,7 +175,8 @@ def _examples(dump: Dump, kind: Sft | Dpo, think: Think, include_eval: bool, res
         min_score = kind.min_score
         if min_score is None:
             min_score = dump.solved_at(group)
-        for row in kind.rows(list(_usable(group, think, result.left_out)), min_score, result.left_out):
+        usable = list(_usable(dump.with_opening(group), think, result.left_out))
+        for row in kind.rows(usable, min_score, result.left_out):
             # A digest in place of the text: memory must not grow with the texts.
             digest = _digest(row)
             if digest in seen:

@@ -41,7 +41,7 @@ _LEGEND = """
 best, mean, worst: scores of the rollouts, before the length penalty
 troubles: violations of the format, and statuses other than ok
 all_correct: every rollout is solved
-all_failed: every score is 0"""
+all_failed: no score is above 0"""
 """What the columns mean, below the keys."""
 _COLORS = {Outcome.ALL_CORRECT.value: "green", Outcome.ALL_FAILED.value: "red", Outcome.MIXED.value: "yellow"}
 _STYLES = ("", "italic cyan", "bold green", "dim")

@@ -121,8 +121,8 @@ def ranked(group: GroupRecord) -> list[tuple[str, RolloutRecord]]:
     """
 
     def last_if_unknown(score: float) -> float:
-        # NaN compares as neither less nor more and would leave the list unsorted; 1 stands after every score from 0 on.
-        return 1.0 if math.isnan(score) else -score
+        # NaN compares as neither less nor more and would leave the list unsorted.
+        return math.inf if math.isnan(score) else -score
 
     def key(rollout: RolloutRecord) -> tuple[float, ...]:
         scores = last_if_unknown(rollout.base_score), last_if_unknown(rollout.score)

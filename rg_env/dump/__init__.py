@@ -3,6 +3,7 @@
 Imports neither torch nor ray nor skyrl.
 """
 
+from rg_env.dump.column_types import ColumnTypes
 from rg_env.dump.files import check_folder, open_lines
 from rg_env.dump.manifest import claim_run, new_run_id, write_manifest
 from rg_env.dump.reader import Dump, open_run
@@ -32,6 +33,7 @@ from rg_env.dump.writer import DumpWriter, close_all, route
 __all__ = [
     "SCHEMA_VERSION",
     "BadLineError",
+    "ColumnTypes",
     "Dump",
     "DumpWriter",
     "FileKind",

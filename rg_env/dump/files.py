@@ -327,8 +327,8 @@ class RunLock:
             with suppress(OSError), open_regular(self._path) as file:
                 holder = file.read(256).decode(errors="replace").strip()
             raise HeldError(
-                f"{self._what} is being written to {self._folder} by {holder or 'another process'}: wait until it ends, "
-                f"or use another {self._instead} (if none runs, remove {self._path})"
+                f"{self._what} is being written to {self._folder} by {holder or 'another process'}: wait until it "
+                f"ends, or use another {self._instead} (if none runs, remove {self._path})"
             ) from None
         except OSError as error:
             raise DumpError(f"{self._path} cannot be locked ({error.strerror}): use another dump_dir") from None

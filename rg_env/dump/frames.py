@@ -11,66 +11,28 @@ from itertools import chain
 from typing import Any
 
 import polars as pl
-from msgspec import inspect
 from polars.io.plugins import register_io_source
 
+from rg_env.dump.column_types import polars_schema
 from rg_env.dump.files import Line
 from rg_env.dump.schema import (
-    MESSAGE_KEYS,
     GroupRecord,
     LedgerRecord,
     RolloutFacts,
     RolloutRecord,
 )
 
-_TYPES: dict[type[inspect.Type], pl.DataType] = {
-    inspect.BoolType: pl.Boolean(),
-    inspect.IntType: pl.Int64(),
-    inspect.FloatType: pl.Float64(),
-    inspect.StrType: pl.String(),
-    inspect.EnumType: pl.String(),
-}
-
-
-def schema_of(record: Any) -> dict[str, pl.DataType]:
-    """Return the columns of a record's class, without conversations and nested rollouts, and the type of each."""
-    described = inspect.type_info(record)
-    assert isinstance(described, inspect.StructType)
-    schema = {}
-    for field in described.fields:
-        dtype = _type(field.type)
-        if dtype is not None:
-            schema[field.name] = dtype
-    return schema
-
-
-def _type(kind: inspect.Type) -> pl.DataType | None:
-    """Return the type of a column for a field; None where frames have no column for it, as for nested rollouts."""
-    if isinstance(kind, inspect.ListType):
-        item = _type(kind.item_type)
-        if item is None:
-            return None
-        return pl.List(item)
-    options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
-    if any(isinstance(option, inspect.ListType) for option in options):
-        return None
-    # Fails for a field of two types, neither of which is None: no column could hold both.
-    (plain,) = [option for option in options if not isinstance(option, inspect.NoneType)]
-    if isinstance(plain, inspect.Metadata):  # an annotated type, as `Json`
-        plain = plain.type
-    return _TYPES.get(type(plain))
-
-
-ROLLOUT_SCHEMA = schema_of(RolloutFacts)
+ROLLOUT_SCHEMA = polars_schema(RolloutFacts)
 """Columns that hold one value for a rollout: lists in the ledger's lines, plain in every frame."""
 
-GROUP_SCHEMA = {name: dtype for name, dtype in schema_of(LedgerRecord).items() if name not in ROLLOUT_SCHEMA}
+GROUP_SCHEMA = {name: dtype for name, dtype in polars_schema(LedgerRecord).items() if name not in ROLLOUT_SCHEMA}
 """Columns that hold one value for a group."""
 
-GROUP_TEXT_SCHEMA = {name: dtype for name, dtype in schema_of(GroupRecord).items() if name not in GROUP_SCHEMA}
-_CONVERSATION = pl.List(pl.Struct(dict.fromkeys(MESSAGE_KEYS, pl.String())))
-ROLLOUT_TEXT_SCHEMA = {name: dtype for name, dtype in schema_of(RolloutRecord).items() if name not in ROLLOUT_SCHEMA}
-ROLLOUT_TEXT_SCHEMA["conversation"] = _CONVERSATION
+GROUP_TEXT_SCHEMA = {name: dtype for name, dtype in polars_schema(GroupRecord).items() if name not in GROUP_SCHEMA}
+del GROUP_TEXT_SCHEMA["rollouts"]  # which become rows
+ROLLOUT_TEXT_SCHEMA = {
+    name: dtype for name, dtype in polars_schema(RolloutRecord).items() if name not in ROLLOUT_SCHEMA
+}
 """With `GROUP_TEXT_SCHEMA`: columns that only files with texts have."""
 
 SCHEMA = GROUP_SCHEMA | ROLLOUT_SCHEMA

@@ -37,6 +37,7 @@ from rg_env.dump.schema import (
     StepRecord,
     TrainedRecord,
 )
+from rg_env.scoring.parse import with_opening
 from rg_env.wording import counted, visible
 
 if TYPE_CHECKING:
@@ -155,6 +156,22 @@ class Dump:
         if group.solved_at is None:
             return self.settings_for(group).solved_at
         return group.solved_at
+
+    def with_opening(self, group: GroupRecord) -> GroupRecord:
+        """Return a group with the `<think>` that the chat template wrote (`prefilled_think`) in front of what the model
+        wrote. Records lack it, as a part of the prompt; whoever reads them without that template needs it.
+        """
+        if not self.settings_for(group).prefilled_think:
+            return group
+        rollouts = []
+        for rollout in group.rollouts:
+            conversation = list(rollout.prompt)
+            for message in rollout.conversation[len(conversation) :]:
+                if message["role"] == "assistant":
+                    message = message | {"content": with_opening(message["content"])}
+                conversation.append(message)
+            rollouts.append(msgspec.structs.replace(rollout, conversation=conversation))
+        return msgspec.structs.replace(group, rollouts=rollouts)
 
     # -- parts of it
 
@@ -315,10 +332,10 @@ class Dump:
         """`trained` with one row per record."""
         import polars as pl
 
-        from rg_env.dump.frames import schema_of
+        from rg_env.dump.column_types import polars_schema
 
         rows = [msgspec.structs.asdict(record) for record in self.trained()]
-        return pl.DataFrame(rows, schema=schema_of(TrainedRecord), orient="row")
+        return pl.DataFrame(rows, schema=polars_schema(TrainedRecord), orient="row")
 
     def files_to_read(self, *, texts: bool = False) -> list[DumpFile]:
         """Return the files that `scan` reads."""

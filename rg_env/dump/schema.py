@@ -1,8 +1,7 @@
 """The records of a run: groups of rollouts, their short version in the ledger, what each step was trained on, and the
 trainer's numbers of each step. Each class is the lines of its files: names, order and types of the keys. Every line of
 a kind has the same keys, and a key's value never changes its type, so that `datasets`, pandas, polars and DuckDB load a
-file unchanged. A line that does not fit its class exactly is damaged. Not covered: numbers that are null in every line
-from which a library infers types (polars looks at 100 lines, `datasets` at the first 10 MB of the first file).
+file unchanged, with the types in `rg_env.dump.column_types`. A line that does not fit its class exactly is damaged.
 
 Everything about rollout *k* (text, scores, reward) is in one object, so that texts and numbers cannot be misaligned. A
 group's outcome is decided on base scores, before any penalty. Strings are never null, in memory as in files: "" is
@@ -75,7 +74,7 @@ class NotKept(StrEnum):
     ROLLOUTS_OFF = "dump_rollouts_off"
     FAILED_OFF = "dump_failed_rollouts_off"
     OTHER_OFF = "dump_other_rollouts_off"
-    """No base score is above the threshold, yet not all are 0: the group fits neither of Atropos' two files."""
+    """A base score is above 0, but none is above the threshold: the group fits neither of Atropos' two files."""
     EVAL_OFF = "dump_eval_rollouts_off"
     NO_ROLLOUTS = "no_rollouts"
     NO_RESPONSES = "no_responses"
@@ -120,10 +119,10 @@ class RolloutFacts(Struct, frozen=True, kw_only=True):
 
     Attributes:
         repetition: number of the sample within its group, from 0.
-        score: base_score × penalty_factor, in [0, 1]; of another environment, as it gave it.
+        score: base_score × penalty_factor, in [0, 1]; of another environment, as it gave it; None if unscored.
         reward: what `generate()` handed back to SkyRL; may be negative.
         base_score: computed from raw score, tagged score and the group's baseline (`rg_env.scoring.base_score`), in
-            [0, 1]; 0 on a violation or a status other than ok.
+            [0, 1]; 0 on a violation or a status other than ok; None if unscored.
         raw_score: score of the bare answer, in [0, 1]; None if nothing was scored.
         tagged_score: score of `<answer>…</answer>`, in [0, 1]; None if nothing was scored.
         violation: what is wrong with the format (`Violation`), or "".
@@ -140,7 +139,8 @@ class RolloutFacts(Struct, frozen=True, kw_only=True):
         published_score: the score that the publisher of an imported response gave it, usually in [0, 1]; else None.
         turns: number of turns of the assistant; None in groups of rg_dump, where it is 1.
         masked: True when the rollout is kept out of the loss because of the machine, not of what it says: there is no
-            response, its scorer or the user's reward function failed, or the scorer got no CPU time.
+            response, its scorer or the user's reward function failed, the scorer got no CPU time, or the reward of
+            another environment is not a finite number.
     """
 
     repetition: Whole
@@ -245,7 +245,7 @@ class GroupFacts(Record, frozen=True, kw_only=True):
         complexity: c in [0, 1], of which the level is a function; None without a scale.
         baseline: the score of the best cheap policy on the item, in [0, 1], beyond which partial credit counts; 0 if
             there is none, or if nothing in the group was scored.
-        outcome: `all_correct` (every base score is at least `solved_at`), `all_failed` (every one is 0), else `mixed`.
+        outcome: `all_correct` (every base score is at least `solved_at`), `all_failed` (none is above 0), else `mixed`.
         no_signal: True when all rewards of responses are equal: the advantage of such a group is exactly 0 in the GRPO,
             RLOO and MaxRL of rg_env's trainers.
         solved_at: the base score from which a rollout counts as solved; None: the setting of that name.
@@ -449,6 +449,17 @@ def answered[R: RolloutFacts](rollouts: Sequence[R]) -> list[R]:
     return [rollout for rollout in rollouts if rollout.status is ok or rollout.status.is_counted]
 
 
+def is_all_wrong(base_scores: Sequence[float]) -> bool:
+    """Return whether no score is above 0: the rule of `all_failed` and of FAILED files.
+
+    Other environments than ours may give -1 for a wrong answer.
+
+    >>> is_all_wrong([0.0, 0.0]), is_all_wrong([-1.0, 0.0]), is_all_wrong([-1.0, 0.01]), is_all_wrong([])
+    (True, True, False, False)
+    """
+    return bool(base_scores) and all(score <= 0 for score in base_scores)
+
+
 def outcome_of(base_scores: Sequence[float], solved_at: float = 0.99) -> Outcome:
     """Return the outcome of a group with these base scores.
 
@@ -459,7 +470,7 @@ def outcome_of(base_scores: Sequence[float], solved_at: float = 0.99) -> Outcome
     """
     if base_scores and all(score >= solved_at for score in base_scores):
         return Outcome.ALL_CORRECT
-    if base_scores and all(score == 0 for score in base_scores):
+    if is_all_wrong(base_scores):
         return Outcome.ALL_FAILED
     return Outcome.MIXED
 
@@ -470,7 +481,7 @@ def is_equal_partial_credit(base_scores: Sequence[float], solved_at: float = 0.9
     >>> is_equal_partial_credit([0.01, 0.01]), is_equal_partial_credit([0.01, 0.5]), is_equal_partial_credit([0.0, 0.0])
     (True, False, False)
     """
-    return len(set(base_scores)) == 1 and 0 < base_scores[0] < solved_at
+    return len(set(base_scores)) == 1 and outcome_of(base_scores, solved_at) is Outcome.MIXED
 
 
 def has_no_signal(rewards: Sequence[float]) -> bool:

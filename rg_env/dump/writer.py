@@ -8,7 +8,7 @@
 - Lock-free between threads, so that a signal handler may call `close` at any moment.
 - Only base scores decide which file gets a group's text, so that no penalty turns a solved group into a failed one.
   Atropos' two files keep their meaning, in the train phase: a success has any score strictly above the threshold,
-  FAILED has only scores of exactly 0. Evaluation has a separate file, so that nobody trains on it by accident.
+  FAILED has none above 0. Evaluation has a separate file, so that nobody trains on it by accident.
 
 Not covered: a power failure without `dump_fsync`.
 """
@@ -41,6 +41,7 @@ from rg_env.dump.schema import (
     Record,
     TrainedRecord,
     answered,
+    is_all_wrong,
     ledger_line,
     to_line,
 )
@@ -93,7 +94,7 @@ def route(group: GroupRecord, config: RGDumpConfig) -> tuple[FileKind | None, No
         kind, reason, keep = FileKind.EVAL, NotKept.EVAL_OFF, config.dump_eval_rollouts
     elif any(score > config.rollout_save_score_threshold for score in base_scores):
         kind, reason, keep = FileKind.ROLLOUTS, NotKept.ROLLOUTS_OFF, config.dump_rollouts
-    elif base_scores and not any(base_scores):
+    elif is_all_wrong(base_scores):
         kind, reason, keep = FileKind.FAILED, NotKept.FAILED_OFF, config.dump_failed_rollouts
     else:
         kind, reason, keep = FileKind.OTHER, NotKept.OTHER_OFF, config.dump_other_rollouts

@@ -44,6 +44,7 @@ from rg_env.rollout_log import RolloutLog
 from rg_env.scoring import Status, Verdict, shared_scorer
 from rg_env.scoring.audit import left_out_of_mix
 from rg_env.scoring.file_scorers import WHY_UNREAD
+from rg_env.scoring.parse import with_opening
 from rg_env.tasks.questions import hashes_of
 from rg_env.wording import counted
 
@@ -595,7 +596,7 @@ class _Attempt:
         text = reply.text
         # With `prefilled_think`, the scorer itself knows that the prompt opened the block.
         if reply.think_opened and not self.job.config.prefilled_think:
-            text = f"<think>{text}"
+            text = with_opening(text)
         if reply.failure is None:
             verdict = await self.score(question, text)
             watch.end_scoring()

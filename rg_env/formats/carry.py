@@ -1,6 +1,7 @@
 """What a record of ours carries through another program's format, and the files of an export.
 
-Invariant: a rollout that was exported comes back equal, with its group's values, if its texts come back as they were.
+Invariant: a rollout that was exported comes back equal, with its group's values, if its texts come back as they were;
+with `prefilled_think` its text has the `<think>` of the chat template, since the other program has no such setting.
 Not covered: groups without rollouts or text, records of steps and of training, and the manifest.
 """
 
@@ -94,7 +95,7 @@ def export_records(
     def documents() -> Iterator[Mapping[str, Any]]:
         for group in dump.groups():
             result.groups += 1
-            for rollout in group.rollouts:
+            for rollout in dump.with_opening(group).rollouts:
                 result.rollouts += 1
                 yield document(group, rollout, models.get(group.run_id, ""))
 

@@ -1,8 +1,9 @@
 """Reasoning Gym for TRL's `GRPOTrainer`: `to_dataset` makes its training set, `GRPOReward` its reward function.
 
 Invariant: a group is the completions of one prompt, all of them; a batch that TRL cut in the middle of a group is an
-error, never a misaligned group. A completion whose scorer failed gets None, which TRL keeps out of the loss, and its
-status is in the dump.
+error, never a misaligned group. A completion whose scorer failed gets None, and its status is in the dump. TRL keeps a
+completion out of the loss to which every reward function gives None. Beside another function that gives it a number,
+None counts as 0 in TRL's sum (1.16), as a wrong answer does.
 
 Not covered: tools, images, and when generation began, which TRL tells no reward function.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
+from loguru import logger
 
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
@@ -85,6 +87,7 @@ class GRPOReward:
         self._max_length: int = args.max_completion_length
         self._reward = load_reward(self.config)
         self._calls = itertools.count()
+        self._has_warned = False
         self._dumps = dump is not None
         self._processes: int = getattr(args, "world_size", 1)
         # One process writes for all: a run id has one lock.
@@ -100,7 +103,7 @@ class GRPOReward:
         trainer_state: Any = None,
         **_: Any,
     ) -> list[float | None]:
-        """Return the reward of each completion; None if it cannot be scored.
+        """Return the reward of each completion; None, with one warning, if it cannot be scored.
 
         Args:
             prompts, completions: texts, or lists of messages.
@@ -124,7 +127,19 @@ class GRPOReward:
         for group in scored:
             for rollout in group:
                 rewards.append(None if rollout.masked else rollout.reward)
+        self._warn_of_none(rewards.count(None), len(rewards))
         return rewards
+
+    def _warn_of_none(self, unknown: int, count: int) -> None:
+        """Say once what TRL makes of None: a reward function cannot know whether there are others."""
+        if unknown and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "{} of {} completions of a batch could not be scored and get None: TRL keeps them out of the loss if "
+                "GRPOReward is the only reward function; beside others, None counts as 0 in TRL's sum",
+                unknown,
+                count,
+            )
 
     def _score(
         self,

@@ -111,6 +111,17 @@ def _parse_strict(text: str, think_from: int | None, max_answer_chars: int) -> P
     return ParsedResponse(text[slice(*think)].strip(), None if violation else answer, violation, think, answer_span)
 
 
+def with_opening(text: str) -> str:
+    """Return a response with the `<think>` that the chat template wrote into the prompt, unless it begins with its own.
+
+    >>> with_opening("2 + 2</think> <answer>4</answer>")
+    '<think>2 + 2</think> <answer>4</answer>'
+    """
+    if not text or _REPEATED_OPENING.match(text):
+        return text
+    return f"<think>{text}"
+
+
 class _Answers(NamedTuple):
     """The answer blocks outside of closed think blocks: how many are closed, and whether one more is open."""
 

@@ -39,6 +39,7 @@ from rg_env.scoring.formatting import unwrapped
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, ScorerConfig, Status, Verdict
 from rg_env.settings import check_fields
+from rg_env.tasks.entry_json import as_made
 from rg_env.tasks.item import SCORER_KEY
 from rg_env.tasks.soundness import AUDITED_TASKS
 from rg_env.tasks.upstream.oracles import corrected
@@ -124,8 +125,9 @@ class Scorer(AbstractContextManager["Scorer"]):
         TIMEOUT and the answer `excused`.
 
         Args:
-            entry: the item as made by reasoning-gym; `metadata.source_dataset` names the task. Not changed. If its
-                stored answer is wrong, a corrected copy is scored (`rg_env.tasks.upstream.oracles`).
+            entry: the item as made by reasoning-gym, also after it went through JSON; `metadata.source_dataset` names
+                the task. Not changed. If its stored answer is wrong, a corrected copy is scored
+                (`rg_env.tasks.upstream.oracles`).
             answer: any string; anything else is REJECTED.
             config: the options of the task's dataset that differ from the defaults. `seed` and `size` don't matter.
 
@@ -200,6 +202,7 @@ class Scorer(AbstractContextManager["Scorer"]):
                 score_text = partial(self._score_of_file, entry, question)
             else:
                 guard.check_size(entry)
+                entry = as_made(entry)
                 score_text = partial(self._score_text, corrected(entry), _target_of(task, config))
             best = await score_text(answer)
             # Not again after a hang or a crash: the same answer would take as long and do the same.

@@ -76,7 +76,8 @@ class Status(StrEnum):
     NO_RESPONSE = "no_response"
     """The request failed, so there is no text. Counts in no outcome, routing or rate."""
     UNSCORED = "unscored"
-    """Imported without a score, or the question cannot be made again. Counts in no outcome, routing or rate."""
+    """Imported without a score, the question cannot be made again, or the reward of another environment is not a finite
+    number. Counts in no outcome, routing or rate."""
 
     REWARD_ERROR = "reward_error"
     """The user's reward function failed. The scores are valid, but the rollout is not trained on."""

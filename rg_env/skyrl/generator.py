@@ -3,7 +3,7 @@
 Invariant: the text, the score and the reward of a recorded rollout come from the one slot that its env filled, and the
 recorded reward is exactly the one returned to SkyRL. The generator keeps no state of a batch except for the tally of an
 evaluation, so that evaluation may overlap training. Rows of other environments are recorded as SkyRL returned them, and
-not changed.
+not changed, unless their reward is not a finite number.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from skyrl.train.generators.utils import get_rollout_metrics
 
 from rg_env.dump import DumpWriter, GroupRecord, Phase
 from rg_env.errors import describe, refuse
-from rg_env.rewards import load_reward, set_rewards
+from rg_env.rewards import Rollout, load_reward, mean_reward, set_rewards
+from rg_env.scoring.types import Status
 from rg_env.skyrl.env import RGDumpEnv, as_config
-from rg_env.skyrl.groups import Group, fill_groups, origin_of, record_groups, with_slots
+from rg_env.skyrl.groups import Group, UnscoredWarning, fill_groups, origin_of, record_groups, with_slots
 from rg_env.skyrl.tally import Tally, is_unsolved, write_over
 from rg_env.skyrl.turns import note_turns, noted_dialogs
 from rg_env.tasks.item import ENV_CLASS
@@ -72,6 +73,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         note_turns(self)
         self._calls = itertools.count()
         self._has_failed = False
+        self._unscored = UnscoredWarning("they are kept out of the loss")
 
     def take_evaluation(self) -> Tally:
         """Return the tally of the evaluation that has just ended: of all its groups since the last call."""
@@ -85,7 +87,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
             SkyRL's output with final rewards, as SkyRL has them (a float, or a list per token, the reward on the last
             one), with masked rollouts out of the loss and our metrics added. In training, `group_ids` and `masked` say
             of each row which group it is of, and whether it is kept out of the loss, and `groups` has the group's
-            record. Rows of other environments are not changed.
+            record. Rows of other environments are not changed, except in training those without a finite reward, which
+            are masked.
         """
         # Before SkyRL's part: the engine may get new weights while it runs, and the record says with which it began.
         origin = origin_of(input_batch, self.writer, self.inference_engine_client, next(self._calls))
@@ -97,12 +100,16 @@ class RGDumpGenerator(SkyRLGymGenerator):
         # The environments have filled in text and verdict. What follows completes, judges and records the rollouts, in
         # this order: the rules of a group need its stop reasons and lengths, and a record needs the final rewards.
         groups = fill_groups(batch, output, dialogs=dialogs, tokenizer=self.tokenizer, began=began)
-        ours = [group for group in groups if group.env_class == ENV_CLASS]
-        for group in ours:
-            await self._reward_group(group, output, penalize=origin.phase is Phase.TRAIN)
+        self._unscored.say(groups)
+        is_training = origin.phase is Phase.TRAIN
+        for group in groups:
+            if group.env_class == ENV_CLASS:
+                await self._reward_group(group, output, penalize=is_training)
+            elif is_training:
+                self._leave_out_unscored(group, output)
         records = record_groups(origin, groups, output, {ENV_CLASS: self.config.solved_at})
         # After the records are made: their `masked` is about the rules of a group, not about this setting.
-        if origin.phase is Phase.TRAIN and not self.config.train_unsolved:
+        if is_training and not self.config.train_unsolved:
             self._leave_out_unsolved(output)
         self._add_metrics(output, records)
         if origin.phase is Phase.EVAL:
@@ -180,17 +187,18 @@ class RGDumpGenerator(SkyRLGymGenerator):
             self._reward_errors.add(error)
             logger.warning("the reward function failed, so its groups are not trained on: {}", error)
         for rows, rollout in zip(group.rows, group.rollouts, strict=True):
-            if not rows:  # SkyRL has no row of a rollout that it never asked for
-                continue
-            returned = output["rewards"][rows[-1]]
-            if isinstance(returned, list):  # a reward for each token: SkyRL has the outcome on the last one
-                before_last = [0.0] * (len(returned) - 1)
-                output["rewards"][rows[-1]] = [*before_last, rollout.reward]
-            else:
-                output["rewards"][rows[-1]] = rollout.reward
-            if rollout.masked:
-                for row in rows:
-                    _mask_row(output, row)
+            _put_reward(output, rows, rollout)
+
+    def _leave_out_unscored(self, group: Group, output: GeneratorOutput) -> None:
+        """Take the rollouts to which another environment gave no finite reward out of the loss.
+
+        As other masked ones, they get the mean reward of their group: NaN would make all its advantages NaN.
+        """
+        mean = mean_reward([rollout.reward for rollout in group.rollouts if not rollout.masked])
+        for rows, rollout in zip(group.rows, group.rollouts, strict=True):
+            if rollout.verdict.scored.status is Status.UNSCORED:
+                rollout.reward = mean
+                _put_reward(output, rows, rollout)
 
     def _leave_out_unsolved(self, output: GeneratorOutput) -> None:
         """Take the rows of groups without a solved rollout out of the loss. Their rewards stay."""
@@ -214,6 +222,21 @@ class RGDumpGenerator(SkyRLGymGenerator):
                 totals.append(sum(reward) if isinstance(reward, list) else reward)
             metrics |= get_rollout_metrics(output["response_ids"], totals)
         write_over(metrics, Tally(self.config, records))
+
+
+def _put_reward(output: GeneratorOutput, rows: range, rollout: Rollout) -> None:
+    """Put the reward of a rollout into its last row, and take the rows of a masked one out of the loss. A rollout that
+    SkyRL never asked for has no row."""
+    for row in rows:
+        reward = rollout.reward if row == rows[-1] else 0.0
+        returned = output["rewards"][row]
+        if isinstance(returned, list):  # a reward for each token: SkyRL has the outcome on the last one
+            before_last = [0.0] * (len(returned) - 1)
+            output["rewards"][row] = [*before_last, reward]
+        else:
+            output["rewards"][row] = reward
+        if rollout.masked:
+            _mask_row(output, row)
 
 
 def _mask_row(output: GeneratorOutput, row: int) -> None:

@@ -7,7 +7,8 @@ what only SkyRL's output says, the rules of groups judge it (`RGDumpGenerator`; 
 Invariant: nothing is guessed. Every row of the output belongs to one rollout, in the order in which the rollouts were
 asked for, or the whole call is an error. A rollout of rg_dump is the `Rollout` that its environment filled: text,
 verdict and reward are of this one object. The reward of any other is the one in the output, and its score is the sum of
-all rewards that its environment gave, whatever their range.
+all rewards that its environment gave, whatever their range. A sum that is not a finite number is no score: such a
+rollout is `unscored`, and masked.
 
 Their turns are read by `turns.py`.
 """
@@ -17,11 +18,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections import deque
+import math
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from loguru import logger
 from skyrl.train.generators.base import GeneratorInput, GeneratorOutput, TrajectoryID
 
 from rg_env.dump import DumpWriter, GroupRecord, Phase
@@ -155,7 +158,8 @@ def fill_groups(
         group.rows.append(rows)
         # SkyRL trains step-wise rows on the reward of the last one.
         rollout.reward = _total(output["rewards"][rows[-1]]) if rows else 0.0
-        rollout.score, rollout.masked = rollout.verdict.scored.score, not rows
+        rollout.score = rollout.verdict.scored.score
+        rollout.masked = not rollout.verdict.scored.status.is_counted
     return list(groups.values())
 
 
@@ -186,6 +190,38 @@ def record_groups(
                     names[row] = TrajectoryID(group.uid, rollout.repetition)
         output.update({"groups": of_rows, "group_ids": ids, "masked": masked, "trajectory_ids": names})
     return records
+
+
+class UnscoredWarning:
+    """Logs once, for the first call in which environments give rewards that are not finite numbers, how many there are.
+
+    Args:
+        effect: what becomes of these rollouts.
+    """
+
+    def __init__(self, effect: str) -> None:
+        self._effect = effect
+        self._has_said = False
+
+    def say(self, groups: Sequence[Group]) -> None:
+        if self._has_said:
+            return
+        unscored, count = Counter[str](), 0
+        for group in groups:
+            count += len(group.rollouts)
+            for rollout in group.rollouts:
+                unscored[group.env_class] += rollout.verdict.scored.status is Status.UNSCORED
+        if not unscored.total():
+            return
+        self._has_said = True
+        environments = ", ".join(name for name, number in unscored.items() if number)
+        logger.warning(
+            "{} of {} rewards in a call are not finite numbers ({}): recorded with the status unscored; {}",
+            unscored.total(),
+            count,
+            environments,
+            self._effect,
+        )
 
 
 def _names_and_rows(batch: GeneratorInput, output: GeneratorOutput) -> tuple[Sequence[TrajectoryID], list[range]]:
@@ -254,7 +290,10 @@ def _set_turns(rollout: Rollout, prompt: Sequence[Message], turns: Turns, output
         rollout.response_tokens = sum(known)
     if rows:
         score = sum(_total(output["rewards"][row]) for row in rows)
-        rollout.verdict = Verdict(ParsedResponse(None, None, None), AnswerScore(None, None, score, Status.OK))
+        scored = AnswerScore(None, None, score, Status.OK)
+        if not math.isfinite(score):
+            scored = AnswerScore(None, None, math.nan, Status.UNSCORED, f"the environment's reward is {score}")
+        rollout.verdict = Verdict(ParsedResponse(None, None, None), scored)
 
 
 def _prompt_of(env_class: str, messages: Sequence[Message], extras: Mapping[str, Any]) -> Prompt:

@@ -4,6 +4,8 @@
 
 Invariant: the generator's output is passed on as it is, except that in training two lists are added to it: `group_ids`,
 the group of each row in the record, and `masked`. SkyRL drops, repeats and reorders rows, and these lists with them.
+A reward that is not a finite number is passed on, too: `RecordingTrainer` keeps its rollout out of the loss, but under
+a trainer of SkyRL's alone all advantages of its group are NaN.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from rg_env.dump import DumpWriter, claim_run, write_manifest
 from rg_env.dump.manifest import lock_checkpoints
 from rg_env.errors import ConfigError
 from rg_env.skyrl.generator import RGDumpGenerator
-from rg_env.skyrl.groups import fill_groups, origin_of, record_groups, with_slots
+from rg_env.skyrl.groups import UnscoredWarning, fill_groups, origin_of, record_groups, with_slots
 from rg_env.skyrl.resumption import as_settings
 from rg_env.skyrl.turns import note_turns, noted_dialogs
 
@@ -62,6 +64,9 @@ class Recorder(GeneratorInterface):
         self._tokenizer = tokenizer
         note_turns(generator)
         self._calls = itertools.count()
+        self._unscored = UnscoredWarning(
+            "RecordingTrainer keeps them out of the loss; SkyRL's own trainers make every advantage of their groups NaN"
+        )
         # `GeneratorInterface` of SkyRL 0.4.0 lacks this argument, so a generator of the user's own may lack it, too.
         self._takes_tqdm = "disable_tqdm" in inspect.signature(generator.generate).parameters
 
@@ -80,6 +85,7 @@ class Recorder(GeneratorInterface):
         with noted_dialogs() as dialogs:
             output = await self.generator.generate(batch, **options)
         groups = fill_groups(batch, output, dialogs=dialogs, tokenizer=self._tokenizer, began=began)
+        self._unscored.say(groups)
         records = record_groups(origin, groups, output, self._solved_at)
         if self.writer is not None:
             await self.writer.write(records)

@@ -19,7 +19,7 @@ from typing import Any
 
 from rg_env.config import RGDumpConfig
 from rg_env.dump import GroupRecord, Outcome, Phase
-from rg_env.dump.schema import RG_DUMP, answered, is_equal_partial_credit
+from rg_env.dump.schema import RG_DUMP, answered, is_all_wrong, is_equal_partial_credit
 from rg_env.scoring.types import Status, Violation
 from rg_env.symptoms import EQUAL, LENGTH, phantom_cause
 from rg_env.wording import rate
@@ -187,7 +187,7 @@ class Tally:
             return "without a response"
         if max(base_scores) > self._config.rollout_save_score_threshold:
             return "above the threshold"
-        return "other" if any(base_scores) else "all wrong"
+        return "all wrong" if is_all_wrong(base_scores) else "other"
 
     def total(self, environment: str | None = None) -> Counts:
         """Return the counts of all groups, or of those of one environment."""

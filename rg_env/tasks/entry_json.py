@@ -8,6 +8,9 @@ subclasses (`Counter`, named tuples) become the plain type. The text is ASCII an
 reader preserves it.
 
 Types that JSON lacks are written as an object whose only key is a tag, such as `{"__tuple__": [1, 2]}`.
+
+An entry that went through plain JSON, at NeMo Gym for one, has lost these types. `as_made` gives back those that decide
+a score.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -35,6 +39,11 @@ _WRITTEN = {
     "__decimal__": re.compile(r"-?(Infinity|s?NaN[0-9]{0,99}|[0-9]{1,4300}(\.[0-9]{1,4300})?(E[-+][0-9]{1,9})?)"),
 }
 """How `str` writes numbers. `Fraction` alone would work for minutes on `1e9999999`."""
+
+_HOLDERS = (dict, list, tuple)
+_GRIDS = {"arc_agi": ("input", "output"), "rearc": ("input", "output")}
+"""Task → metadata that its scorer compares with tuples of tuples. In reasoning-gym 0.1.25, all other scorers take lists
+for tuples, and texts for the numbers that are keys."""
 
 _PLAIN: tuple[type[Any], ...] = (str, int, float, list, dict, tuple, set, frozenset)
 
@@ -58,6 +67,48 @@ def decode_entry(text: str) -> Any:
         return json.loads(text, object_hook=_unpack)
     except (TypeError, RecursionError) as error:
         raise ValueError(f"not an entry: {error}") from None
+
+
+def as_made(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an entry as it was made, whatever JSON has made of it: with the types that tags in it stand for, and with
+    the tuples that its task's scorer compares.
+
+    Raises:
+        ValueError: a tag has no content of its type.
+    """
+    if _has_tag(entry):
+        entry = _read_tags(entry)
+    metadata = entry["metadata"]
+    grids = {}
+    for name in _GRIDS.get(metadata["source_dataset"], ()):
+        rows = metadata.get(name)
+        if isinstance(rows, list):
+            grids[name] = tuple(map(tuple, rows))
+    if not grids:
+        return entry
+    return {**entry, "metadata": {**metadata, **grids}}
+
+
+def _has_tag(value: Any) -> bool:
+    """Return whether a dict in an entry has a tag for its only key. Called for each answer."""
+    if isinstance(value, Mapping):
+        if len(value) == 1 and not _KINDS.keys().isdisjoint(value):
+            return True
+        value = value.values()
+    # The types first: most values are numbers in long lists.
+    return any(type(inner) in _HOLDERS and _has_tag(inner) for inner in value)
+
+
+def _read_tags(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        inner = {key: _read_tags(element) for key, element in value.items()}
+        try:
+            return _unpack(inner)
+        except TypeError as error:
+            raise ValueError(f"not an entry: {error}") from None
+    if type(value) in (list, tuple):
+        return type(value)(map(_read_tags, value))
+    return value
 
 
 def _pack(value: Any) -> Any:

@@ -149,6 +149,30 @@ def test_what_is_solved_follows_from_the_run_unless_a_minimum_score_is_given(tmp
     assert export(open_run(tmp_path), Sft(), tmp_path / "y.jsonl").rows == 2
 
 
+@pytest.mark.parametrize("name", ["sft", "dpo", "atif", "traces"])
+def test_the_think_block_that_the_template_opened_is_whole_in_every_export(tmp_path, name):
+    """The record has what the model wrote, of which two began with a tag of their own."""
+    write_manifest(tmp_path, RUN_ID, manifest(prefilled_think=True))
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        texts = ["a</think><answer>1</answer>", "<think>b</think><answer>1</answer>", "c</think><answer>2</answer>", ""]
+        scores = [1.0, 1.0, 0.0, 0.0]
+        ours = [said(text, score, number) for number, (text, score) in enumerate(zip(texts, scores, strict=True))]
+        several = [{"role": role, "content": "e</think>"} for role in ("user", "assistant", "tool", "assistant")]
+        others = [rollout(1.0, 0, conversation=several, turns=2), said(texts[2], 0.0, 1)]
+        writer.submit([group(0, ours), group(1, others, environment="gym")]).result()
+    out = tmp_path / "traces.jsonl"
+    options = ["--per-group", "4"] if name == "sft" else []
+    done = CliRunner().invoke(app, ["dumps", "export", name, str(tmp_path), "--out", str(out), *options])
+    assert done.exit_code == 0, done.output
+    written = out.read_text()
+    assert written.count("<think>a</think>") == 1 and written.count("<think>b</think>") == written.count("b</think>")
+    assert written.count("<think>c</think>") == written.count("c</think>") == {"sft": 0, "dpo": 1}.get(name, 2)
+    # The prompt, and what a tool returned, are not the model's; of several turns, each is.
+    assert (
+        written.count("e</think>") == {"dpo": 0}.get(name, 4) and written.count("<think>e") == written.count("e</") // 2
+    )
+
+
 def test_the_best_of_equals_is_the_first_not_the_shortest_and_white_space_makes_no_other_example(tmp_path_factory):
     right = [
         said("<think>2 + 2 = 4</think><answer>4</answer>", 1.0, 0),
@@ -199,17 +223,24 @@ def test_groups_whose_text_was_not_kept_are_counted(tmp_path):
     ("kind", "columns"),
     [
         (Sft(), ["messages", "base_score", "score"]),
-        (Dpo(), ["prompt", "chosen", "rejected", "score_chosen", "score_rejected"]),
+        (Dpo(margin=0.1), ["prompt", "chosen", "rejected", "score_chosen", "score_rejected"]),
     ],
     ids=["sft", "dpo"],
 )
-def test_datasets_loads_it(tmp_path, kind, columns):
+def test_datasets_loads_it_with_that_of_another_kind_of_run(tmp_path, kind, columns):
+    """What was collected has no step, an import no task of Reasoning Gym's; as docs/collect.md calls `load_dataset`."""
     from datasets import load_dataset
 
-    rows = export(open_run(SAMPLE), kind, tmp_path / "set" / "train.jsonl").rows
-    loaded = load_dataset(str(tmp_path / "set"), split="train", cache_dir=str(tmp_path / "cache"))
-    assert loaded.num_rows == rows > 0
-    assert loaded.column_names == [*columns, "task", "item", "group_id", "phase", "step"]
+    collected = [group(n, [said(f"a{n}", 1.0, 0), said("b", 0.0, 1)], step=None) for n in range(3)]
+    imported = group(3, [said("c", 1.0, 0), said("d", -1.0, 1)], step=None, environment="imported", item="", item_id="")
+    with DumpWriter(tmp_path / "dump", RUN_ID, 1) as writer:
+        assert writer.submit([*collected, imported]).result(5)
+    rows = export(open_run(tmp_path / "dump"), kind, tmp_path / "set" / "collected.jsonl").rows
+    rows += export(open_run(SAMPLE), kind, tmp_path / "set" / "train.jsonl").rows
+    files = str(tmp_path / "set" / "*.jsonl")
+    loaded = load_dataset("json", data_files=files, split="train", cache_dir=str(tmp_path / "cache"))
+    assert loaded.num_rows == rows > 4
+    assert loaded.column_names == [*columns, "task", "item", "group_id", "phase"]
 
 
 def test_nothing_is_overwritten_unless_asked(tmp_path):

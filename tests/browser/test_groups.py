@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import unicodedata
 from pathlib import Path
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from rg_env.analysis.reparse import reparse, without_think
 from rg_env.browser import Query
 from rg_env.browser.browser_app import LONGEST, styled_response
+from rg_env.browser.group_text import ranked
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import open_run
@@ -210,6 +212,12 @@ def test_groups_are_shown_in_the_order_that_is_asked_for(tmp_path):
     dump_of(tmp_path, members)
     for sort, order in {"score": "bca", "length": "acb", "spread": "cab"}.items():
         assert "".join(name[-1] for name in shown(tmp_path, "--sort", sort)) == order
+
+
+def test_an_unknown_score_stands_behind_negative_ones():
+    scores = [math.nan, -2.0, 0.5, -1.0]
+    shown = [rollout.base_score for _, rollout in ranked(group(rollouts=scores))]
+    assert shown[:3] == [0.5, -1.0, -2.0] and math.isnan(shown[3])
 
 
 def test_what_counts_of_partial_credit_is_said(tmp_path):

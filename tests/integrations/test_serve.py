@@ -247,6 +247,9 @@ def test_rows_of_nemo_gym_come_back_with_their_reward(server: SimpleNamespace) -
         assert reply.items() >= row.items()
         assert reply.keys() - row.keys() == NEMO_FIELDS
         assert (reply["reward"], reply["mask_sample"], reply["failure_kind"]) == (reward, False, None)
+    grids = entry_of("rearc-train-42-0")  # whose scorer compares tuples, which JSON does not have
+    reply = server.post("/verify", json=nemo_row(grids["answer"], "rearc-train-42-0")).json()
+    assert (reply["reward"], reply["failure_kind"]) == (1.0, None)
     damaged = nemo_row("5") | {"metadata": {"source_dataset": "sudoku"}}
     reply = server.post("/verify", json=damaged).json()
     assert (reply["reward"], reply["mask_sample"], reply["failure_kind"]) == (0.0, True, "verifier_error")

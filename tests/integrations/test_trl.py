@@ -94,7 +94,7 @@ def test_a_process_that_fails_ends_the_others_too(rows, tmp_path, monkeypatch):
         assert "another process of this run failed: ConfigError: TRL passed a group" in str(whole.exception())
 
 
-def test_a_scorer_that_fails_is_none_and_never_0(rows, tmp_path, monkeypatch):
+def test_a_scorer_that_fails_is_none_and_never_0(rows, tmp_path, monkeypatch, warnings):
     original = Scorer.score_response
 
     def failing(self, entry, text, *more):
@@ -104,9 +104,14 @@ def test_a_scorer_that_fails_is_none_and_never_0(rows, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Scorer, "score_response", failing)
     with GRPOReward(ARGS, RGDumpConfig(**PLAIN), dump=tmp_path) as reward:
-        assert call(reward, [(rows[0], answered(rows[0])), (rows[0], answered(rows[0], False))]) == [1.0, None]
+        assert call(reward, [(rows[1], answered(rows[1]))] * 2) == [1.0, 1.0]
+        assert not warnings
+        for _ in range(2):
+            assert call(reward, [(rows[0], answered(rows[0])), (rows[0], answered(rows[0], False))]) == [1.0, None]
+    (said,) = warnings
+    assert said.startswith("1 of 2 completions of a batch could not be scored") and "None counts as 0" in said
     assert validate(tmp_path).good
-    (group,) = open_run(tmp_path).groups()
+    *_, group = open_run(tmp_path).groups()
     assert [rollout.status for rollout in group.rollouts] == [Status.OK, Status.CRASHED]
 
 

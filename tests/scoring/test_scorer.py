@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import os
 import pickle
 import shutil
@@ -28,6 +29,7 @@ from rg_env.runner.caller_worker import Limit, Worker
 from rg_env.runner.failures import Failure, JobFailedError
 from rg_env.scoring import AnswerScore, Scorer, Status, Verdict, Violation, shared_scorer
 from rg_env.scoring.types import ScorerConfig
+from rg_env.tasks import encode_entry
 from tests.running import ROOT
 
 Item = Callable[..., dict[str, Any]]
@@ -437,3 +439,37 @@ def test_one_scorer_per_process_and_settings() -> None:
     shared.close()
     with shared_scorer(settings) as renewed:
         assert renewed is not shared
+
+
+@pytest.mark.parametrize("task", ["arc_agi", "rearc", "graph_color", "knights_knaves", "complex_arithmetic", "codeio"])
+def test_an_entry_that_went_through_json_is_scored_as_the_entry_itself(
+    scorer: Scorer, cured_items: Callable[[str, int], list[dict[str, Any]]], task: str
+) -> None:
+    """Their items have tuples, numbers for keys, or NumPy's texts. `rg-env serve` gets them as JSON."""
+    entry, other = cured_items(task, 2)
+    answers = [json.dumps(entry["metadata"].get("possible_answer"))]
+    for own in (entry["answer"], other["answer"]):
+        if own is not None:
+            answers.append(own)
+    plain = json.loads(json.dumps(entry))
+    tagged = json.loads(encode_entry(entry))
+    best = 0.0
+    for answer in answers:
+        expected = scorer.score_answer(entry, answer)
+        best = max(best, expected.score)
+        for form in (plain, tagged):
+            before = copy.deepcopy(form)
+            assert scorer.score_answer(form, answer) == expected
+            assert scorer.score_response(form, f"<think>…</think><answer>{answer}</answer>").scored == expected
+            assert form == before
+    assert best == 1.0
+
+
+@pytest.mark.parametrize("grid", [5, [5], "text", None, {"__tuple__": 5}, {"__float__": "x"}])
+def test_what_is_no_grid_never_raises(
+    scorer: Scorer, cured_items: Callable[[str, int], list[dict[str, Any]]], grid: object
+) -> None:
+    entry = cured_items("rearc", 1)[0]
+    entry["metadata"]["output"] = grid
+    scored = scorer.score_answer(entry, entry["answer"])
+    assert scored.score <= 0.05 and scored.status in (Status.OK, Status.ERROR)

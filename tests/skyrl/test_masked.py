@@ -32,7 +32,7 @@ def batch_of(rollouts, step_wise=False, masked_tokens=TOKENS):
     mask = torch.ones(len(rows), TOKENS)
     for row, (_, _, masked, _) in enumerate(rows):
         mask[row, masked_tokens if masked else TOKENS :] = 0
-    values = 0.1 * rewards.cumsum(1) + 0.05
+    values = 0.1 * rewards.nan_to_num().cumsum(1) + 0.05
     data = TrainingInputBatch({"rewards": rewards, "response_mask": mask, "loss_mask": mask, "values": values})
     uids = [uid for uid, *_ in rows]
     data.metadata = {"uids": uids, "avg_response_length": 1.0, "is_last_step": [last for *_, last in rows]}
@@ -62,6 +62,8 @@ def test_the_others_are_trained_on_as_if_masked_rollouts_did_not_exist(estimator
     masked = [("a", 2 / 3, True), ("a", 2 / 3, True), ("b", 0.6, True), ("c", 0.0, True), ("c", 0.0, True)]
     mixed = [*unmasked[:2], *masked[:3], *unmasked[2:], *masked[3:]]
     expected = advantages(estimator, unmasked, step_wise)
+    unknown = [(uid, float("nan") if is_masked else reward, is_masked) for uid, reward, is_masked in mixed]
+    torch.testing.assert_close(advantages(estimator, unknown, step_wise), expected)
     for tokens in (1, TOKENS):
         torch.testing.assert_close(advantages(estimator, mixed, step_wise, tokens), expected)
 

@@ -6,16 +6,19 @@ What is recorded is counted again from SkyRL's output, which is kept beside it.
 import asyncio
 import copy
 import json
+import math
 import re
 from pathlib import Path
 
 import pytest
+import skyrl_gym
 import trl
 from skyrl.train.config import GeneratorConfig
 from skyrl.train.config.config import ChatTemplateConfig
 from skyrl.train.generators.base import BatchMetadata, GeneratorInterface, TrajectoryID
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import concatenate_generator_outputs, prepare_generator_input
+from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 import rg_env
 from rg_env.config import RGDumpConfig
@@ -259,6 +262,89 @@ def test_rewards_outside_0_and_1_are_kept_and_the_threshold_of_the_user_says_wha
     assert [[rollout.reward for rollout in group.rollouts] for group in groups] == [[2.5, 3.0, 2.5], [-1.0, 0.0, 2.5]]
     assert [group.outcome for group in groups] == ["all_correct", "mixed"]
     assert {group.solved_at for group in groups} == {2.0}
+
+
+@pytest.mark.parametrize("generator_class", [RGDumpGenerator, SkyRLGymGenerator])
+def test_wrong_answers_with_a_reward_of_minus_1_are_failed(tmp_path, generator_class):
+    """skyrl-gym's `aime` follows DAPO: 1 for a right answer, -1 for a wrong one."""
+
+    def wrong(prompt, sample):
+        return "Answer: 2" if (prompt.count("0 + 2"), sample) == (1, 1) else "Answer: 99"
+
+    rows = prompts("aime", 4, reward_model={"ground_truth": "2"})
+    config = RGDumpConfig(dump_failed_rollouts=False)
+    with DumpWriter(tmp_path, "run", 1, config) as writer:
+        if generator_class is RGDumpGenerator:
+            generator = make(RGDumpGenerator, wrong, writer=writer)
+        else:
+            generator = Recorder(make(SkyRLGymGenerator, wrong), writer, tokenizer())
+        output = asyncio.run(generator.generate(batch_of(rows)))
+    assert [total(reward) for reward in output["rewards"]] == [-1.0, 1.0, -1.0, *[-1.0] * 9]
+    lines = list(open_run(tmp_path).ledger())
+    assert [line.outcome for line in lines] == ["mixed", *["all_failed"] * 3]
+    assert [line.text_reason for line in lines] == ["", *["dump_failed_rollouts_off"] * 3]
+
+
+class NoNumber(BaseTextEnv):
+    """Pays what the response says: `nan`, `inf`, or a number."""
+
+    def __init__(self, env_config=None, extras=None):
+        super().__init__()
+
+    def step(self, action):
+        return BaseTextEnvStepOutput(observations=[], reward=float(action), done=True, metadata={})
+
+
+@pytest.mark.parametrize("phase", ["train", "eval"])
+@pytest.mark.parametrize("generator_class", [RGDumpGenerator, SkyRLGymGenerator])
+@pytest.mark.parametrize("token_level", [True, False])
+def test_a_reward_that_is_no_number_is_unscored(tmp_path, generator_class, token_level, phase, warnings):
+    """In training, our generator masks it; a `Recorder` passes it on."""
+    if "no_number" not in skyrl_gym.envs.registration.registry:
+        skyrl_gym.register("no_number", entry_point=f"{__name__}:NoNumber")
+    paid = ["nan", "0.5", "1.0", "inf", "0.25", "0.25", "nan", "-inf", "nan"]
+
+    class Flat(generator_class):
+        async def agent_loop(self, *args, **kwargs):
+            output = await super().agent_loop(*args, **kwargs)
+            if not token_level:
+                output.reward = sum(output.reward)
+            return output
+
+    def script(prompt, sample):
+        return paid[3 * next(n for n in range(3) if f"{n} + 2" in prompt) + sample]
+
+    with DumpWriter(tmp_path, "run", 1) as writer:
+        ours = generator_class is RGDumpGenerator
+        generator = make(Flat, script, writer=writer) if ours else make(Flat, script)
+        recorder = generator if ours else Recorder(generator, writer, tokenizer())
+        for _ in range(2):
+            output = asyncio.run(recorder.generate(batch_of(prompts("no_number", 3), phase)))
+    groups = sorted(open_run(tmp_path).groups(), key=lambda group: (group.call, group.uid))[:3]
+    statuses = [[rollout.status.value for rollout in group.rollouts] for group in groups]
+    assert statuses == [["unscored", "ok", "ok"], ["unscored", "ok", "ok"], ["unscored"] * 3]
+    assert [[rollout.masked for rollout in group.rollouts] for group in groups] == [
+        [status == "unscored" for status in of_group] for of_group in statuses
+    ]
+    assert [(group.outcome, group.no_signal) for group in groups] == [
+        ("mixed", False),
+        ("mixed", True),
+        ("mixed", True),
+    ]
+    assert math.isnan(groups[0].rollouts[0].base_score) and groups[0].rollouts[0].detail
+    returned = [total(reward) for reward in output["rewards"]]
+    finite = [*(0.75, 0.5, 1.0), *(0.25, 0.25, 0.25), *(0.0, 0.0, 0.0)]  # the mean of the others, 0 if there is none
+    if phase == "train" and ours:
+        assert returned == finite == [rollout.reward for group in groups for rollout in group.rollouts]
+        assert [any(mask) for mask in output["loss_masks"]] == [not masked for masked in output["masked"]]
+    else:
+        assert list(map(repr, returned)) == [repr(float(number)) for number in paid]
+        assert all(any(mask) for mask in output["loss_masks"])
+    assert validate(tmp_path).good
+    (said,) = [line for line in warnings if "not finite" in line]
+    assert said.startswith(
+        "5 of 9 rewards in a call are not finite numbers (no_number): recorded with the status unscored"
+    )
 
 
 def test_rows_of_rg_dump_bring_their_verdicts_under_any_generator(tmp_path):

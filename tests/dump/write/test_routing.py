@@ -20,6 +20,10 @@ ALL_ON, ALL_OFF = RGDumpConfig(), RGDumpConfig(**dict.fromkeys(SWITCHES, False))
         ([0.0, 0.0], FileKind.FAILED, NotKept.FAILED_OFF),
         ([0.7, 0.0], FileKind.OTHER, NotKept.OTHER_OFF),  # the threshold is strict
         ([0.01, 0.0], FileKind.OTHER, NotKept.OTHER_OFF),
+        ([-1.0, -1.0], FileKind.FAILED, NotKept.FAILED_OFF),  # what DAPO's rule gives to wrong answers
+        ([-1.0, 0.0], FileKind.FAILED, NotKept.FAILED_OFF),
+        ([-1.0, 0.01], FileKind.OTHER, NotKept.OTHER_OFF),
+        ([-1.0, 1.0], FileKind.ROLLOUTS, NotKept.ROLLOUTS_OFF),
     ],
 )
 def test_train_groups_by_base_score(base_scores, on, off):
@@ -51,6 +55,8 @@ def test_outcomes_are_exhaustive_and_look_at_solved_at():
     assert outcome_of([0.98, 1.0], solved_at=0.9) is Outcome.ALL_CORRECT
     assert outcome_of([0.0, 0.0], solved_at=0.0) is Outcome.ALL_CORRECT
     assert outcome_of([0.0, 0.0]) is Outcome.ALL_FAILED
+    assert outcome_of([-1.0, -0.25, 0.0]) is Outcome.ALL_FAILED
+    assert outcome_of([-1.0, 1.0]) is Outcome.MIXED
     assert outcome_of([]) is Outcome.MIXED
 
 

@@ -17,8 +17,10 @@ const MORE_NUMBERS = [
   ["policy_version", "policy version", (value) => plain(value || "–")],
 ];
 
+/** A number to sort by: one that is unknown stands last, also behind negative ones. */
+const sortable = (number) => number ?? -Infinity;
 const bestFirst = (rollouts) =>
-  [...rollouts].sort((a, b) => (b.base_score ?? 0) - (a.base_score ?? 0) || (b.reward ?? 0) - (a.reward ?? 0));
+  [...rollouts].sort((a, b) => sortable(b.base_score) - sortable(a.base_score) || sortable(b.reward) - sortable(a.reward));
 /** How a rollout ended, in a word. */
 const resultOf = (rollout) => (rollout.right ? "solved" : rollout.base_score > 0 ? "partial" : "unsolved");
 const troubleOf = (rollout) => rollout.violation || (rollout.status == null || rollout.status === "ok" ? null : `scorer: ${rollout.status}`);

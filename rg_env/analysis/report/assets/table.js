@@ -16,7 +16,7 @@ const COLUMNS = [
   { key: "mean_response_tokens", label: "tokens", show: (value) => number(value, 0), title: "mean length of a response" },
   { key: "truncated", label: "cut off", show: percent, title: "share of rollouts that hit the length limit" },
   { key: "all_correct", label: "all correct", show: percent, title: "share of groups in which every rollout is solved" },
-  { key: "all_failed", label: "all failed", show: percent, title: "share of groups in which every score is 0" },
+  { key: "all_failed", label: "all failed", show: percent, title: "share of groups in which no score is above 0" },
   { key: "no_signal", label: "no signal", show: percent, title: "share of groups whose rewards are all equal" },
 ];
 
