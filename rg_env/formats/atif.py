@@ -81,7 +81,8 @@ def atif_rows(document: dict[str, Any], place: Place) -> Iterator[Row]:
         raise ValueError("has no step of the agent")
     group, numbers = _trial_of(place.path)
     # What the verifier gave, before what the agent may have written.
-    reward, unclear = get_reward(document, "extra.reward"), ()
+    reward = get_reward(document, "extra.reward")
+    unclear: tuple[str, ...] = ()
     if numbers:
         reward, unclear = choose_reward(numbers, place.reward, usual="reward")
     row = one_rollout(conversation, reward, group, response_tokens=tokens, turns=turns)

@@ -225,7 +225,9 @@ def _write_runs(runs: Runs, out: Path, name: str, imported: dict[str, Any], resu
     try:
         for run_id, groups in sorted(runs.items()):
             # Several runs of a source have ids of their own in it.
-            called = name if len(runs) == 1 else f"{name} {run_id}"
+            called = name
+            if len(runs) > 1:
+                called = f"{name} {run_id}"
             write_manifest(out, run_id, {"attempt": 1, "kind": "import", "name": called, "imported": imported})
             with DumpWriter(out, run_id, 1) as writer:
                 for call, rows in enumerate(groups):
@@ -345,7 +347,7 @@ class _Reader:
     def _run_of(self, path: Path) -> str:
         """Return the name of the run of a file, if its source has files of several runs."""
         run_of = self._format.run_of
-        if run_of is None or len({run_of(path) for path in self._paths}) == 1:
+        if run_of is None or len(set(map(run_of, self._paths))) == 1:
             return ""
         return run_of(path).relative_to(self._source).as_posix()
 
@@ -369,7 +371,7 @@ class _Reader:
             self._result.assumed = self._format.phase
             steps = evaluation_steps(unknown, self._format.shortest)
             self._result.evaluations = sorted({*self._result.evaluations, *steps})
-        evaluated = prompts_at(unknown, steps)
+        evaluated = prompts_at(unknown, set(steps))
         for row in unknown:
             phase = self._phase or self._format.phase
             if row.prompt in evaluated and row.group.step in steps:

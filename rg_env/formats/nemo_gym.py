@@ -29,7 +29,9 @@ def gym_rows(row: dict[str, Any], place: Place) -> Iterator[Row]:
     if response is None:
         raise KeyError("response")
     asked = get(row, "responses_create_params.input", str | list[dict[str, Any]]) or []
-    items = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+    if isinstance(asked, str):
+        asked = [{"role": "user", "content": asked}]
+    items = asked
     output = get(response, "output", list[Any]) or []
     # Some agents save what the model was given and gave at each step, from the beginning: the last one has everything.
     if output and isinstance(output[-1], list):
@@ -48,9 +50,10 @@ def gym_rows(row: dict[str, Any], place: Place) -> Iterator[Row]:
     if is_masked:
         reward = math.nan
     index = get(row, "_ng_task_index", int)
-    agent = get(row, "agent_ref.name", str)
-    uid = None if index is None else " ".join(filter(None, (str(index), agent)))
-    facts: dict[str, Any] = {"task": get(row, "task_name", str) or agent, "uid": uid}
+    agent = get(row, "agent_ref.name", str) or ""
+    facts: dict[str, Any] = {"task": get(row, "task_name", str) or agent}
+    if index is not None:
+        facts["uid"] = f"{index} {agent}".strip()
     facts["entry"] = answer_entry(get(row, "answer") or get(row, "expected_answer"))
     facts |= item_facts(row.get("extra_info"))
     is_cut = get(response, "incomplete_details.reason", str) == "max_output_tokens"

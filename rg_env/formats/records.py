@@ -36,7 +36,6 @@ _OTHERS = re.compile(
 )
 """How it opens any other turn."""
 OPEN_THINK = re.compile(r"<think>\s*(?:</think>\s*)?\Z")
-_SPACE = re.compile(r"\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +57,8 @@ class Turn:
         number: of the turn in it.
     """
 
-    prompt: str
-    response: str
+    prompt: str = ""
+    response: str = ""
     rollout: str = ""
     number: int = 0
 
@@ -70,14 +69,14 @@ class Row:
 
     Attributes:
         has_phase: False if the record does not say whether it is of an evaluation; the group's phase is a guess then.
-        turn: of a record that may be one turn of a rollout.
+        turn: of a record that may be one turn of a rollout; empty for others.
         key: equal for records that are the same rollout, saved again; "" if the record cannot tell.
         rewards: the names of the numbers of which any may be the reward, which is unknown then.
     """
 
     group: GroupRecord
     has_phase: bool = True
-    turn: Turn | None = None
+    turn: Turn = Turn()
     key: str = ""
     rewards: tuple[str, ...] = ()
     prompt: bytes = field(default=b"", repr=False)
@@ -207,9 +206,11 @@ def turns_of(prompt: str, response: str) -> list[dict[str, Any]]:
     opening = _ASSISTANT.search(OPEN_THINK.sub("", prompt))
     place = 0
     if opening:
-        words = opening[0].strip()
+        words = re.escape(opening[0].strip())
         # A word that stands for a role is one only in a line of its own.
-        again = re.compile(f"^{words}$\\n?" if words.isalpha() else re.escape(words) + "\\n?", re.MULTILINE)
+        if words.isalpha():
+            words = f"^{words}$"
+        again = re.compile(words + r"\n?", re.MULTILINE)
         while (shown := _OTHERS.search(response, place)) and (end := again.search(response, shown.end())):
             messages += [_message("assistant", response[place : shown.start()])]
             messages += [_message("user", response[shown.start() : end.end()])]
@@ -246,8 +247,8 @@ def rest_after(text: str, *starts: str) -> str | None:
     """
     place = 0
     for word in " ".join(starts).split():
-        match = _SPACE.match(text, place)
-        place = match.end() if match else place
+        while text[place : place + 1].isspace():
+            place += 1
         if not text.startswith(word, place):
             return None
         place += len(word)

@@ -57,8 +57,9 @@ def trl_rows(row: dict[str, Any], place: Place) -> Iterator[Row]:
 
 def trl_remark(rows: Iterable[Row]) -> str:
     """Say that steps are missing: TRL saves what it generated last whenever it logs."""
-    steps = {row.group.step for row in rows if row.group.step is not None}
-    every = math.gcd(*steps)
+    every = 0
+    for row in rows:
+        every = math.gcd(every, row.group.step or 0)
     if every < 2:
         return ""
     return f"one step in {every:,} (TRL saves one in `logging_steps`)"
@@ -113,7 +114,7 @@ def verl_rows(row: dict[str, Any], place: Place) -> Iterator[Row]:
 
 def verl_remark(rows: Iterable[Row]) -> str:
     """Say that rows cannot be told apart as outputs of one rollout."""
-    if any(row.turn and not row.turn.rollout for row in rows):
+    if any(not row.turn.rollout for row in rows):
         return "every row without `uid` counts as a rollout"
     return ""
 

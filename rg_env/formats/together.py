@@ -32,7 +32,7 @@ def join_turns(files: Files) -> tuple[Files, int]:
         named: dict[str, list[Row]] = {}
         before: Row | None = None
         for row in rows:
-            name = row.turn.rollout if row.turn else ""
+            name = row.turn.rollout
             if name in named:
                 named[name].append(row)
             elif not name and before and _shown_between(before, row) is not None:
@@ -49,7 +49,7 @@ def join_turns(files: Files) -> tuple[Files, int]:
 
 def _shown_between(before: Row, row: Row) -> str | None:
     """Return what a prompt has after the prompt and response of the row before; None if it does not begin with them."""
-    if not before.turn or not row.turn or before.prompt == row.prompt or _question(before) != _question(row):
+    if before.prompt == row.prompt or _question(before) != _question(row):
         return None
     prompt = before.turn.prompt
     response = "".join(message["content"] for message in _given(before))
@@ -74,10 +74,10 @@ def _given(row: Row) -> list[dict[str, str]]:
 
 def _looks_like_next(before: Row, row: Row) -> bool:
     """Return whether a prompt goes on after the prompt of the row before, but not with the response to it."""
-    if not before.turn or not row.turn or before.prompt == row.prompt or _question(before) != _question(row):
+    if row.turn.rollout or before.prompt == row.prompt or _question(before) != _question(row):
         return False
     rest = rest_after(row.turn.prompt, OPEN_THINK.sub("", before.turn.prompt))
-    return bool(not row.turn.rollout and rest and rest.strip())
+    return bool(rest and rest.strip())
 
 
 def _question(row: Row) -> tuple[str, str, str]:
@@ -89,7 +89,7 @@ def _as_one(rows: list[Row]) -> Row:
     """Return the rollout of these turns. Its reward is that of the last one, as SkyRL and verl count it."""
     if len(rows) == 1:
         return rows[0]
-    rows = sorted(rows, key=lambda row: row.turn.number if row.turn else 0)
+    rows = sorted(rows, key=lambda row: row.turn.number)
     conversation = [rows[0].rollout.conversation[0], *_given(rows[0])]
     for before, row in pairwise(rows):
         shown = _shown_between(before, row)
@@ -130,8 +130,12 @@ def without_copies(files: Files) -> Files:
     seen: set[str] = set()
     kept = []
     for rows in files:
-        kept.append([row for row in rows if not row.key or row.key not in seen])
-        seen.update(row.key for row in rows)
+        new = []
+        for row in rows:
+            if not row.key or row.key not in seen:
+                new.append(row)
+            seen.add(row.key)
+        kept.append(new)
     return kept
 
 
@@ -143,11 +147,12 @@ def evaluation_steps(rows: Iterable[Row], shortest: int) -> list[int]:
         shortest: the smallest distance of two evaluations.
     """
     steps_of: dict[bytes, set[int]] = defaultdict(set)
+    last = 0
     for row in rows:
         if row.group.step is not None:
             steps_of[row.prompt].add(row.group.step)
-    prompts = Counter(map(frozenset, steps_of.values()))
-    last = max((max(steps) for steps in prompts), default=0)
+            last = max(last, row.group.step)
+    prompts = set(map(frozenset, steps_of.values()))
     regular = [steps for steps in prompts if _is_regular(sorted(steps), last, shortest)]
     found: frozenset[int] = max(regular, key=len, default=frozenset())
     # A question that is both trained on and evaluated has more steps.
@@ -159,10 +164,11 @@ def evaluation_steps(rows: Iterable[Row], shortest: int) -> list[int]:
 
 def prompts_at(rows: Iterable[Row], steps: Collection[int]) -> set[bytes]:
     """Return the prompts that each of these steps has."""
-    at: dict[int, set[bytes]] = {step: set() for step in steps}
+    at: dict[int, set[bytes]] = defaultdict(set)
     for row in rows:
-        if row.group.step in at:
-            at[row.group.step].add(row.prompt)
+        step = row.group.step
+        if step is not None and step in steps:
+            at[step].add(row.prompt)
     if not at:
         return set()
     return set.intersection(*at.values())
@@ -171,7 +177,10 @@ def prompts_at(rows: Iterable[Row], steps: Collection[int]) -> set[bytes]:
 def _is_regular(steps: list[int], last: int, shortest: int) -> bool:
     """Return whether these are all multiples of a number up to the last step; the last step itself may be one more."""
     distances = [later - earlier for earlier, later in pairwise(steps)]
-    if not distances or (every := distances[0]) < shortest or steps[0] % every or steps[-1] + every <= last:
+    if not distances or distances[0] < shortest:
+        return False
+    every = distances[0]
+    if steps[0] % every or steps[-1] + every <= last:
         return False
     ends_early = distances[-1] < every and steps[-1] == last
     return set(distances[:-1]) <= {every} and (distances[-1] == every or ends_early)
@@ -179,8 +188,10 @@ def _is_regular(steps: list[int], last: int, shortest: int) -> bool:
 
 def usual_size(groups: Collection[list[Row]]) -> int:
     """Return the size that more than half of the groups have; 0 if there is none."""
-    (size, count), *_ = [*Counter(map(len, groups)).most_common(1), (0, 0)]
-    return size if 2 * count > len(groups) else 0
+    for size, count in Counter(map(len, groups)).items():
+        if 2 * count > len(groups):
+            return size
+    return 0
 
 
 def split_repeated(group: list[Row], size: int) -> list[list[Row]]:

@@ -142,11 +142,13 @@ def _group(episode: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
     kinds = (get(trace, "info.kind"), get(episode, "run.work.type"), get(episode, "run.type"))
     kind = next((kind for kind in kinds if kind in list(Phase)), None)
     step = get(episode, "run.work.step")
+    if step is None:
+        step = get(trace, "info.dispatch.step")
     facts: dict[str, Any] = {
         "run_id": get(episode, "run.name", str) or get(episode, "run.id", str),
         "task": get(task, "data.name") or get(episode, "env.id"),
         "item": str(item) if isinstance(item, int) else item,
-        "step": get(trace, "info.dispatch.step") if step is None else step,
+        "step": step,
         "phase": kind,
         "entry": answer_entry(get(task, "data.answer")),
     }
