@@ -332,12 +332,9 @@ def _try_in_processes(rows: Sequence[Tried], how: How, timeout: float, what: str
         size, examples = _BATCH_OF_MATH, [(([_WARM_UP], how), {})]
     options: dict[str, Any] = {"workers": usable_cores(), "examples": examples}
     # The user's own data may see each other: one process tries many rows.
-    with (
-        guarded(try_rows, timeout=_BATCH_SECONDS, **options) as of_batch,
-        guarded(try_rows, timeout=timeout, **options) as of_one,
-        ThreadPoolExecutor(usable_cores()) as threads,
-        _progress(what, len(rows)) as advance,
-    ):
+    in_batches, one_by_one = (guarded(try_rows, timeout=limit, **options) for limit in (_BATCH_SECONDS, timeout))
+    threads, progress = ThreadPoolExecutor(usable_cores()), _progress(what, len(rows))
+    with in_batches as of_batch, one_by_one as of_one, threads, progress as advance:
 
         def try_batch(batch: Sequence[Tried]) -> dict[str, float]:
             scored = of_batch.score(batch, how)
