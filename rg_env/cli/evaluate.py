@@ -385,8 +385,9 @@ def _print_scores(summaries: "list[Summary]", as_json: bool) -> None:
     screen.print(render(summaries, screen.width))
     for summary in summaries:
         asked = ""
-        if left_out := (summary.suite or {}).get("left_out"):
-            questions = summary.suite["questions"]
+        suite = summary.suite or {}
+        if left_out := suite.get("left_out"):
+            questions = suite["questions"]
             asked = f"{questions:,} of {counted(questions + left_out, 'question')} (the others were left out); "
         responses = f"{summary.responses:,} of {counted(summary.planned, 'response')}"
         print_line(f"{asked}{responses}; dump: {summary.folder}")
