@@ -333,7 +333,7 @@ def _print_finished(finished: "Finished") -> None:
         (totals.reasoning_apart, "response", "with the reasoning apart: it is recorded as the think block"),
         (totals.think_opened, "response", "to a prompt that opened the think block: <think> was added"),
         (totals.uncounted, "response", "whose tokens the server did not count: the total lacks them"),
-        *((number, "answer", f"that scores 0 unread: it {why}") for why, number in totals.unread.items()),
+        *((number, "answer", f"could not be read and scored 0 ({why})") for why, number in totals.unread.items()),
     )
     for number, noun, what in remarks:
         if number:
@@ -386,8 +386,9 @@ def _print_scores(summaries: "list[Summary]", as_json: bool) -> None:
     screen.print(render(summaries, screen.width))
     for summary in summaries:
         asked = ""
-        if left_out := (summary.suite or {}).get("left_out"):
-            questions = summary.suite["questions"]
+        suite = summary.suite or {}
+        if left_out := suite.get("left_out"):
+            questions = suite["questions"]
             asked = f"{questions:,} of {counted(questions + left_out, 'question')} (the others were left out); "
         responses = f"{summary.responses:,} of {counted(summary.planned, 'response')}"
         print_line(f"{asked}{responses}; dump: {summary.folder}")

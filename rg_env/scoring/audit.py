@@ -272,7 +272,8 @@ def _to_try(task: str, file: QuestionFile, rows: Sequence[Row]) -> list[Tried]:
     """Return what is tried on the rows. Which of them, and which answers of others, a hash decides."""
     in_turn = sorted(rows, key=lambda row: hash64("audit", row.question))
     golds = list(dict.fromkeys(row.answer for row in in_turn))
-    tried, math_rows = [], 0
+    tried: list[Tried] = []
+    math_rows = 0
     for row in in_turn:
         is_ours = row.scorer in OWN_SCORERS
         if not is_ours and len(tried) == _USER_ROWS:
@@ -327,17 +328,15 @@ def _fault(row: Tried, place: int) -> Fault:
 
 def _try_in_processes(rows: Sequence[Tried], how: How, timeout: float, what: str, has_math: bool) -> dict[str, float]:
     failed: dict[str, float] = {}
-    size, examples = _BATCH, []
+    size = _BATCH
+    options: dict[str, Any] = {"workers": usable_cores()}
     if has_math:
-        size, examples = _BATCH_OF_MATH, [(([_WARM_UP], how), {})]
-    options: dict[str, Any] = {"workers": usable_cores(), "examples": examples}
+        size = _BATCH_OF_MATH
+        options["examples"] = [(([_WARM_UP], how), {})]
     # The user's own data may see each other: one process tries many rows.
-    with (
-        guarded(try_rows, timeout=_BATCH_SECONDS, **options) as of_batch,
-        guarded(try_rows, timeout=timeout, **options) as of_one,
-        ThreadPoolExecutor(usable_cores()) as threads,
-        _progress(what, len(rows)) as advance,
-    ):
+    in_batches, one_by_one = (guarded(try_rows, timeout=limit, **options) for limit in (_BATCH_SECONDS, timeout))
+    threads, progress = ThreadPoolExecutor(usable_cores()), _progress(what, len(rows))
+    with in_batches as of_batch, one_by_one as of_one, threads, progress as advance:
 
         def try_batch(batch: Sequence[Tried]) -> dict[str, float]:
             scored = of_batch.score(batch, how)

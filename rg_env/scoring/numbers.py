@@ -129,6 +129,8 @@ def read_quantity(text: str) -> Quantity | None:
     if large := _LARGE.match(rest):
         value, rest = value.times(_LARGE_VALUES[large[1].lower()]), rest[large.end() :]
     currency = (signs[2] or "").strip()
+    if currency and rest.startswith("^"):
+        return None
     if currency:  # as it is said: 5 dollars per hour, 5 dollars
         rest = f" {_CURRENCIES.get(currency, currency)} {rest.strip()}"
     unit = None

@@ -40,26 +40,19 @@ def options_of(question: str, listed: object) -> dict[str, str]:
 
 
 def _read_list(text: str) -> dict[str, str]:
-    """Return what a text lists by letter, from its last `A` on."""
-    marks = list(_MARK.finditer(text))
-    for start in range(len(marks) - 1, -1, -1):
-        if marks[start][1].upper() != "A":
-            continue
-        run = _run_from(marks[start:])
-        if len(run) < 2:
-            continue
-        ends = [mark.start() for mark in run[1:]] + [len(text)]
-        return {mark[1].upper(): text[mark.end() : end].strip() for mark, end in zip(run, ends, strict=True)}
-    return {}
-
-
-def _run_from(marks: Sequence[re.Match[str]]) -> list[re.Match[str]]:
-    """Return the marks A, B, C, … of a list that begins with the first; other letters are part of an option."""
+    """Return what a text lists by letter, A, B, C, …: the last list of at least two."""
+    found: list[re.Match[str]] = []
     run: list[re.Match[str]] = []
-    for mark in marks:
-        if mark[1].upper() == string.ascii_uppercase[len(run)] and len(run) < len(string.ascii_uppercase) - 1:
+    for mark in _MARK.finditer(text):
+        letter = mark[1].upper()
+        if letter == "A":
+            run = [mark]
+        # Any other letter is part of an option.
+        elif run and letter == string.ascii_uppercase[len(run) % len(string.ascii_uppercase)]:
             run.append(mark)
-    return run
+            found = run
+    ends = [mark.start() for mark in found[1:]] + [len(text)]
+    return {mark[1].upper(): text[mark.end() : end].strip() for mark, end in zip(found, ends, strict=False)}
 
 
 def chosen(answer: str, options: Mapping[str, str]) -> str | None:

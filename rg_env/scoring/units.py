@@ -39,6 +39,8 @@ _NAMES = {
     "₹": "rupee rs",
     "¢": "cent",
     "degree": "deg °",
+    "°c": "celsius",
+    "°f": "fahrenheit",
     "hz": "hertz",
     "j": "joule",
     "w": "watt",

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import ascii_uppercase
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from loguru import logger
 
@@ -343,7 +343,7 @@ def _has_math() -> bool:
 # -- conversations
 
 
-def _is_chat(value: object) -> bool:
+def _is_chat(value: object) -> TypeGuard[list[Mapping[str, Any]]]:
     """Return whether this is a conversation: a list of messages with role and content."""
     if not isinstance(value, list) or not value:
         return False

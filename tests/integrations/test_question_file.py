@@ -94,6 +94,19 @@ def test_a_model_server_is_asked_and_scored(command: str, tasks: str, tmp_path: 
     assert set(run.manifest["question_files"]) == {"sums", "capitals"}
 
 
+def test_answers_that_are_no_numbers_are_counted_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "sums.csv").write_text("question,answer\n1 + 1?,2\n")
+    tasks = f"{{sums: {{file: {{path: {tmp_path}/none.csv, eval_path: {tmp_path}/sums.csv, scorer: number}}}}}}"
+    (tmp_path / "none.csv").write_text("question,answer\n1 + 2?,3\n")
+    answers = ("2", "2 or 3", "no idea")
+    with serving(lambda number, _: completion(f"<think>hm</think><answer>{answers[number]}</answer>")) as server:
+        given = ["--endpoint", server.url, "--model", "m", "--tasks", tasks, "--samples", "3"]
+        done = CliRunner().invoke(app, ["eval", *given, "--out", str(tmp_path / "dump")])
+    assert "2 answers could not be read and scored 0 (is not a number)" in done.stderr, done.output
+    (group,) = open_run(tmp_path / "dump").groups()
+    assert sorted(rollout.detail for rollout in group.rollouts) == ["", "is not a number", "is not a number"]
+
+
 def test_trl_gets_rewards_for_rows(tasks: str, tmp_path: Path) -> None:
     rows = list(to_dataset(ReasoningGymDataset(tasks, size=4)))
     args: Any = SimpleNamespace(num_generations=2, max_completion_length=50, temperature=1.0, top_p=1.0)

@@ -72,6 +72,25 @@ def test_an_answer_that_nobody_is_paid_for_is_a_fault(
     assert faults_of(path, **settings) == ({41: rule} if rule else {})
 
 
+PUBLIC = {
+    "gsm8k.jsonl": {"answer_after": "####", "scorer": "number"},
+    "amc23.jsonl": {"question": "problem"},
+    "svamp.jsonl": {"question": "{Body} {Question}", "answer": "Answer"},
+    "mawps.jsonl": {"question": "input", "answer": "target", "scorer": "number"},
+    "aqua.jsonl": {"question": "{question}\n{options}", "answer": "correct", "scorer": "choice"},
+    "sat_math.jsonl": {"question": "{question}\n{options}", "answer": "Answer", "scorer": "choice"},
+    "mmlu_stem.jsonl": {"question": "{question}\n{choices}", "scorer": "choice"},
+    "date_understanding.json": {"question": "input", "answer": "target", "scorer": "choice"},
+}
+"""Files in the form of public ones, and the settings that fit them; those with `math` take longer."""
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_files_in_the_form_of_public_ones_pass_with_settings_that_fit(name: str) -> None:
+    path = Path(__file__).resolve().parents[1] / "data" / "questions" / name
+    assert faults_of(str(path), **PUBLIC[name]) == {}
+
+
 def same_first_letter(answer: str, row: dict[str, Any]) -> float:
     return float(answer[:1] == row["answer"][:1])
 
