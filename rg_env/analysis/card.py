@@ -8,6 +8,7 @@ Not covered: files that are still being written, which `datasets` does not read.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import yaml
 from rg_env.analysis.export import assumed_phases
 from rg_env.atomic import new_file
 from rg_env.dump import ColumnTypes, Dump, FileKind
-from rg_env.dump.files import PREFIX, ZSTD, list_files
+from rg_env.dump.files import PREFIX, list_files
 from rg_env.errors import ConfigError, DumpError
 from rg_env.wording import counted, visible
 
@@ -74,9 +75,9 @@ def write_card(dump: Dump, folder: Path, *, license_name: str = "", force: bool 
     # A configuration for each kind of file that is there.
     configs = []
     for kind in FileKind:
-        endings = {file.path.suffix for file in finished if file.kind is kind}
+        endings = {file.path.suffix for file in finished if file.kind is kind}  # .jsonl, or that of a compressed file
         if endings:
-            configs.append(_config(kind, compressed=ZSTD in endings, plain=endings != {ZSTD}))
+            configs.append(_config(kind, endings))
     # The one that `load_dataset` takes without a name: the first of the kinds that there are.
     configs[0]["default"] = True
     tasks, rollouts = _counts(dump)
@@ -100,14 +101,9 @@ def write_card(dump: Dump, folder: Path, *, license_name: str = "", force: bool 
     return Card(path, tuple(config["config_name"] for config in configs), len(files) - len(finished))
 
 
-def _config(kind: FileKind, *, compressed: bool, plain: bool) -> dict[str, Any]:
-    """Return the configuration of a kind of file. The pattern also finds the files of other runs in the folder."""
-    pattern = f"{PREFIX}_{kind}_*.jsonl"
-    paths = []
-    if plain:
-        paths.append(pattern)
-    if compressed:
-        paths.append(pattern + ZSTD)
+def _config(kind: FileKind, endings: Collection[str]) -> dict[str, Any]:
+    """Return the configuration of a kind of file. The patterns also find the files of other runs in the folder."""
+    paths = [f"{PREFIX}_{kind}_*{ending}" for ending in sorted(endings)]
     split = _TEST if kind is FileKind.EVAL else _TRAIN
     return {"config_name": str(kind), "data_files": [{"split": split, "path": paths}]}
 

@@ -5,10 +5,11 @@ kind, number and path counts, whatever the order of arguments. Copies of files, 
 folders that were named twice are this one rule. A record of training or of a step counts once, too. What a later
 attempt replaced is a second rule.
 
-Everything that is missing, damaged or double is a `Finding`; headline, remarks, report and `validate` ask for these.
-What was found does not change while somebody iterates: lines that a running writer adds after the pass are not read.
-Memory grows with the number of groups, not with their texts. Not covered: whether a record contradicts itself, which
-`validate` checks.
+Where lines of the ledger are corrupt or missing, those of groups with a text are made from it, so that a corrupt ledger
+costs no more than none. Everything that is missing, damaged or double is a `Finding`; headline, remarks, report and
+`validate` ask for these. What was found does not change while somebody iterates: lines that a running writer adds after
+the pass are not read. Memory grows with the number of groups, not with their texts. Not covered: whether a record
+contradicts itself, which `validate` checks.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +37,7 @@ from rg_env.dump.schema import (
     Record,
     TrainedRecord,
     from_line,
+    ledger_line,
 )
 from rg_env.wording import counted
 
@@ -78,6 +81,7 @@ KINDS = {
     "no_ledger": Kind("look for the missing files; statistics are biased"),
     "groups_missing": Kind("they are lost: the disk failed or was full"),
     "lines_missing": Kind("look for the missing files of the ledger"),
+    "from_texts": Kind("look for the missing files of the ledger, or for a copy of the corrupt ones"),
     "running": Kind("wait until it has ended"),
     "no_regular_end": Kind("resume the run, or bear in mind that it did not end"),
     "damaged_line": Kind("readers skip it", "damaged lines were skipped"),
@@ -88,7 +92,8 @@ KINDS = {
     ),
     "no_text": Kind("look for the missing file", "groups are in no file with texts, though the ledger says so"),
     "no_ledger_line": Kind(
-        "statistics lack this group; exports have it", "groups in files with texts are not in the ledger"
+        "exports have this group, statistics only if lines of the ledger are corrupt or missing",
+        "groups in files with texts are not in the ledger",
     ),
     "contradiction": Kind("find out who changed the files; `rg-env dumps rescore` shows what the numbers would be"),
     "unknown_group": Kind("look for the missing file"),
@@ -100,7 +105,7 @@ KINDS = {
     "manifest": Kind("restore it from a backup; without it the settings of the run are unknown"),
 }
 """The kinds of findings; the last five only from `validate`."""
-_NOT_COMPLETE = {"no_ledger", "groups_missing", "lines_missing", "running", "no_regular_end"}
+_NOT_COMPLETE = {"no_ledger", "groups_missing", "lines_missing", "from_texts", "running", "no_regular_end"}
 
 
 class Findings:
@@ -165,10 +170,14 @@ class Contents:
         self._left_out: dict[Path, set[int]] = {}
         # What later attempts replaced: see `_is_replaced`.
         self._lines_of_attempt: Counter[int] = Counter()
+        self._attempts: set[int] = set()
         self._first_steps: dict[int, int] = {}
         self._last_attempts: dict[tuple[str, int | None, int], int] = {}
         self._open_file = open_file or OpenFile()
+        # Lines of the ledger that were made from texts: see `_recover`.
+        self._recovered: dict[str, Line] | None = None
         self._lock = threading.Lock()
+        self._recovering = threading.Lock()
         self._names = Counter(file.path.name for file in run.files)
 
     # -- the pass
@@ -207,6 +216,7 @@ class Contents:
         text = sys.intern(record.text) if isinstance(record, LedgerRecord) else ""  # one of four words, not one a line
         known[name] = _Known(file, line.number, line.offset, text)
         if isinstance(record, GroupFacts) and file.kind in self._counted_kinds:
+            self._lines_of_attempt[record.attempt] += 1
             self._note_attempt(record)
         return True
 
@@ -226,15 +236,38 @@ class Contents:
         self._wrong[line.file.kind].add(kind, self.place(line.file, line.number), text)
 
     def _note_attempt(self, group: GroupFacts) -> None:
-        """Note what `is_replaced` and the number of lines depend on."""
+        """Note what `_is_replaced` depends on."""
         unit, attempt = _unit(group), group.attempt
-        self._lines_of_attempt[attempt] += 1
+        self._attempts.add(attempt)
         if attempt > self._last_attempts.get(unit, 0):
             self._last_attempts[unit] = attempt
         if group.step is not None and group.phase is Phase.TRAIN:
             first = self._first_steps.get(attempt)
             if first is None or group.step < first:
                 self._first_steps[attempt] = group.step
+
+    def _recover(self) -> dict[str, Line]:
+        """Return lines of the ledger made from texts, by group id, if it has fewer than the run wrote.
+
+        Not of a run that is being written, whose last lines are whole soon.
+        """
+        self._scan_once(*self._counted_kinds)
+        with self._recovering:
+            if self._recovered is not None:
+                return self._recovered
+            recovered: dict[str, Line] = {}
+            is_corrupt = bool(self._wrong[FileKind.LEDGER].counts["damaged_line"])
+            if self.run.has_ledger and self.state is not State.RUNNING and (is_corrupt or self._lacking()):
+                known = self._known.get(FileKind.LEDGER, {})
+                for line in self.lines(*TEXT_KINDS, all_attempts=True):
+                    group = line.record
+                    if isinstance(group, GroupRecord) and group.group_id not in known:
+                        raw = ledger_line(group, line.file.kind)
+                        file, record = replace(line.file, kind=FileKind.LEDGER), from_line(LedgerRecord, raw)
+                        recovered[group.group_id] = Line(file, line.number, line.offset, raw, record, None)
+                        self._note_attempt(group)
+            self._recovered = recovered
+            return recovered
 
     def place(self, file: DumpFile, number: int = 0) -> Place:
         """Return a place by the file's name, or by its path if the run has several files of that name."""
@@ -253,10 +286,15 @@ class Contents:
         """
         self._scan_once(*kinds)
         # Whether a line is replaced can be said only after all lines of all attempts are known.
-        if not all_attempts:
-            self._scan_once(*self._counted_kinds)
-        check_attempts = not all_attempts and len(self._lines_of_attempt) > 1
+        recovered: dict[str, Line] = {}
+        if FileKind.LEDGER in kinds or not all_attempts:
+            recovered = self._recover()
+        check_attempts = not all_attempts and len(self._attempts) > 1
         for kind in kinds:
+            if kind is FileKind.LEDGER:
+                for line in recovered.values():
+                    if not (check_attempts and self._is_replaced(line.record)):
+                        yield line
             for file in self.run.files_of(kind):
                 left_out = self._left_out.get(file.path, ())
                 last = self._last_lines.get(file.path, 0)
@@ -290,7 +328,8 @@ class Contents:
         ledger = self._known.get(FileKind.LEDGER, {})
         if not self.run.has_ledger:
             return []
-        return [name for name in self._known.get(_TEXTS, {}) if name not in ledger]
+        recovered = self._recover()
+        return [name for name in self._known.get(_TEXTS, {}) if name not in ledger and name not in recovered]
 
     def text(self, group_id: str) -> GroupRecord | None:
         """Return the group with its text, or None if there is none or the file has changed."""
@@ -313,8 +352,15 @@ class Contents:
         files."""
         kinds = tuple(FileKind) if texts else self._counted_kinds
         self._scan_once(*kinds)
+        recovered = self._recover()
         result = Findings()
         self._add_end(result)
+        if recovered:
+            text = (
+                f"the ledger has corrupt or missing lines: {counted(len(recovered), 'group')} counted from the texts; "
+                "groups whose text was not kept may be missing in statistics"
+            )
+            result.add("from_texts", Place(f"run {self.run.run_id}"), text)
         result.extend(self.wrong_lines(*kinds))
         # Of a running run the two are read at different times, and differ by what was written in between.
         if texts and self.run.has_ledger and self.state is not State.RUNNING:
@@ -372,11 +418,18 @@ class Contents:
             result.add("no_regular_end", place, "has no regular end: it was killed")
         if not self.run.has_ledger:
             return
+        noted = self._noted_lines()
+        for attempt, lacking in self._lacking().items():
+            text = f"{lacking:,} of {counted(noted[attempt], 'ledger line')} of attempt {attempt} are missing"
+            result.add("lines_missing", place, text)
+
+    def _lacking(self) -> dict[int, int]:
+        """Return how many of the ledger lines that an attempt wrote are not there, by attempt."""
+        lacking = {}
         for attempt, count in self._noted_lines().items():
-            lacking = count - self._lines_of_attempt[attempt]
-            if lacking > 0:
-                text = f"{lacking:,} of {counted(count, 'ledger line')} of attempt {attempt} are missing"
-                result.add("lines_missing", place, text)
+            if count > self._lines_of_attempt[attempt]:
+                lacking[attempt] = count - self._lines_of_attempt[attempt]
+        return lacking
 
     def _compare_texts(self, result: Findings) -> None:
         """Groups whose text the ledger names and that are not there, and the other way round."""

@@ -1,8 +1,8 @@
 """The files of a dump folder: their names in Atropos' pattern, how one is opened, its lines, and the lock of a run.
 
-A name has kind, run and number, from 0 for each kind. `.part` marks the file being filled, `.zst` a compressed one. A
-running writer renames a `.part` when it is full: a file that was found under one name is also looked for under its
-later ones. Only regular files are read, so that a FIFO or a device in a dump folder cannot block the reader.
+A name has kind, run and number, from 0 for each kind. `.part` marks the file being filled, `.zst` or `.gz` a compressed
+one. A running writer renames a `.part` when it is full: a file that was found under one name is also looked for under
+its later ones. Only regular files are read, so that a FIFO or a device in a dump folder cannot block the reader.
 
 Every line of a file that is not blank is yielded once, in order. A damaged line affects no other line; neither does the
 rest of a file that cannot be read, which is a fault at its place. Memory does not grow with the file.
@@ -15,6 +15,7 @@ that somebody removes. Even then two writers never share a file, because files a
 from __future__ import annotations
 
 import errno
+import gzip
 import io
 import os
 import re
@@ -22,7 +23,8 @@ import socket
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,14 +43,16 @@ else:
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-READ_ERRORS = (OSError, EOFError, zstd.ZstdError)
-"""What reading an open file may raise: the last two come from damaged compressed data."""
+READ_ERRORS = (OSError, EOFError, zstd.ZstdError, zlib.error)
+"""What reading an open file may raise: the last three come from corrupt compressed data."""
 PREFIX = "reasoning_gym_environment"
 PART = ".part"
-ZSTD = ".zst"
+COMPRESSED: dict[str, Callable[[Path], io.BufferedIOBase]] = {".zst": zstd.ZstdFile, ".gz": gzip.GzipFile}
+"""Ending of a compressed file → what opens it."""
+_ENDINGS = "|".join(map(re.escape, (PART, *COMPRESSED)))
 _NAME = re.compile(
     rf"{PREFIX}_(?P<kind>{'|'.join(sorted(FileKind, key=len, reverse=True))})"
-    r"_(?P<run_id>.+)_(?P<batch>\d{4,})\.jsonl(?:\.part|\.zst)?"
+    rf"_(?P<run_id>.+)_(?P<batch>\d{{4,}})\.jsonl(?:{_ENDINGS})?"
 )
 
 
@@ -130,7 +134,7 @@ def free_number(folder: Path, kind: FileKind, run_id: str) -> int:
 
 def is_taken(path: Path) -> bool:
     """Return whether a finished batch has this name, plain or compressed."""
-    return path.exists() or path.with_name(path.name + ZSTD).exists()
+    return any(path.with_name(path.name + ending).exists() for ending in ("", *COMPRESSED))
 
 
 def try_folder(folder: Path) -> None:
@@ -169,30 +173,32 @@ def open_lines(path: Path) -> io.BufferedIOBase:
     """Open a dump file for reading its lines: `with open_lines(path) as lines: for line in lines: …`.
 
     Args:
-        path: a name it has or had; the ending `.zst` alone says that it is compressed.
+        path: a name it has or had; the ending alone says that it is compressed.
 
     Raises:
         OSError: it cannot be opened. While lines are read, any of `READ_ERRORS`.
     """
     finished = path.with_suffix("") if path.suffix == PART else path
+    names = [path, finished]
+    if finished.suffix not in COMPRESSED:
+        names += [finished.with_name(finished.name + ending) for ending in COMPRESSED]
     # In the order in which a file gets its names: open, finished, compressed. Each is tried once.
-    names = dict.fromkeys((path, finished, finished.with_name(finished.name.removesuffix(ZSTD) + ZSTD)))
-    for name in names:
+    for name in dict.fromkeys(names):
         with suppress(FileNotFoundError):
             file = open_regular(name)
-            if name.suffix != ZSTD:
+            if name.suffix not in COMPRESSED:
                 return file
-            # Opened again by its name: `ZstdFile` closes only files that it has opened itself.
+            # Opened again by its name: what decompresses closes only files that it has opened itself.
             with file:  # is a file
-                return zstd.ZstdFile(name)
+                return COMPRESSED[name.suffix](name)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
 def why_unreadable(error: Exception) -> str:
     """Return the reason in one of `READ_ERRORS`."""
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
         return str(error.strerror)
-    return f"damaged zstd data: {error}"
+    return f"corrupt compressed data: {error}"
 
 
 # -- lines

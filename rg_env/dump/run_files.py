@@ -172,6 +172,8 @@ def _files_at(path: Path) -> Sequence[DumpFile]:
             if path in below:  # there is a manifest
                 below.remove(path)
                 why = f"the run in {path} has recorded nothing"
+            if unread := _unread_endings(path):
+                why = f"the files of the dump in {path} end in {unread}, which is not read: unpack them"
             shown = ", ".join(map(str, below[:_BELOW_SHOWN]))
             others = ""
             if len(below) > _BELOW_SHOWN:
@@ -189,6 +191,12 @@ def _files_at(path: Path) -> Sequence[DumpFile]:
     if file is None:
         raise DumpError(f"{path} is not a file of a dump: its name would be {PREFIX}_…_RUN_NUMBER.jsonl")
     return [file]
+
+
+def _unread_endings(folder: Path) -> str:
+    """Return the endings of files that would be those of a dump without them, such as `.jsonl.xz`."""
+    endings = {f".jsonl{path.suffix}" for path in folder.iterdir() if parse_name(path.with_suffix(""))}
+    return " and ".join(sorted(endings))
 
 
 def _is_of_dump(path: Path) -> bool:

@@ -50,17 +50,18 @@ def keys_of(by: str, g: GroupRecord, r: RolloutRecord) -> tuple[Any, ...]:
 
 
 def read_plainly(*folders: Path) -> list[GroupRecord]:
-    """The groups of the ledger in folders, read with `json` alone: each id once; without the steps that a
-    later attempt took back.
+    """The groups of the ledger in folders, and those of texts that it lacks, read with `json` alone: each id once;
+    without the steps that a later attempt took back.
     """
     groups: dict[str, dict[str, Any]] = {}
-    paths = [path for folder in folders for path in folder.glob("*_ledger_*.jsonl*")]
-    for path in sorted(paths, key=lambda path: (path.name.partition(".")[0], str(path))):
-        content = zstd.decompress(path.read_bytes()) if path.suffix == ".zst" else path.read_bytes()
-        for line in content.splitlines():
-            with suppress(ValueError):
-                group = json.loads(line)
-                groups.setdefault(group["group_id"], group)
+    for pattern in ("*_ledger_*.jsonl*", "*_rollouts_*.jsonl*"):
+        paths = [path for folder in folders for path in folder.glob(pattern)]
+        for path in sorted(paths, key=lambda path: (path.name.partition(".")[0], str(path))):
+            content = zstd.decompress(path.read_bytes()) if path.suffix == ".zst" else path.read_bytes()
+            for line in content.splitlines():
+                with suppress(ValueError):
+                    group = json.loads(line)
+                    groups.setdefault(group["group_id"], group)
     starts: dict[tuple[str, int], int] = {}
     for g in groups.values():
         if g["phase"] == "train":
@@ -78,6 +79,8 @@ def _was_taken_back(g: dict[str, Any], starts: dict[tuple[str, int], int]) -> bo
 
 def _as_record(line: dict[str, Any]) -> GroupRecord:
     facts = {name: line[name] for name in GROUP_FACTS if name in line}
+    if "rollouts" in line:  # a text: the ledger has a list for each name
+        line = line | {name: [each[name] for each in line["rollouts"]] for name in ROLLOUT_FACTS}
     names = [name for name in ROLLOUT_FACTS if name in line]
     rollouts = [dict(zip(names, row, strict=True)) for row in zip(*(line[name] for name in names), strict=True)]
     return GroupRecord(

@@ -74,7 +74,22 @@ def missing_file(folder):
     sorted(folder.glob("*_ledger_*"))[1].unlink()
 
 
-@pytest.mark.parametrize("make", [sample, resumed, killed, repeated_rsync, two_copies, missing_file])
+def one_corrupt_file(folder):
+    missing_file(folder)
+    sorted(folder.glob("*_ledger_*"))[0].write_text("garbage\n")
+
+
+def only_corrupt_files(folder):
+    """Two attempts, of which the second replaces a step of the first."""
+    resumed(folder)
+    for path in folder.glob("*_ledger_*"):
+        path.write_bytes(b"\0" * 100)
+
+
+INCOMPLETE = (killed, missing_file, one_corrupt_file, only_corrupt_files)
+
+
+@pytest.mark.parametrize("make", [sample, resumed, repeated_rsync, two_copies, *INCOMPLETE])
 @pytest.mark.parametrize("by", ["task", "step"])
 def test_statistics_equal_a_plain_recount(make, by, tmp_path):
     folder = tmp_path / "dump"
@@ -92,4 +107,5 @@ def test_statistics_equal_a_plain_recount(make, by, tmp_path):
                 assert math.isclose(rows[key][name], value, abs_tol=1e-9), name
     said = done.stderr.replace("\n", " ")
     assert ("4 of 12 ledger lines of attempt 1 are missing" in said) == (make is missing_file)
+    assert ("the ledger has corrupt or missing lines: " in said) == (make in INCOMPLETE)
     assert ("again, first in" in said) == (make in (repeated_rsync, two_copies))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from filelock import FileLock
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, FileKind, NewerSchemaError, open_lines, open_run, to_line
 from rg_env.dump.files import RunLock, batch_name, is_held, lock_name, parse_name, try_folder
+from rg_env.dump.validate import validate
 from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group
 from tests.running import ROOT, program
@@ -98,20 +100,48 @@ def dump(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _compress(path: Path) -> Path:
-    compressed = path.with_name(path.name + ".zst")
-    compressed.write_bytes(zstd.compress(path.read_bytes()))
+COMPRESS = {".zst": zstd.compress, ".gz": gzip.compress}
+
+
+def _compress(path: Path, ending: str) -> Path:
+    compressed = path.with_name(path.name + ending)
+    compressed.write_bytes(COMPRESS[ending](path.read_bytes()))
     path.unlink()
     return compressed
 
 
-def test_files_that_get_their_later_names_after_they_were_found_are_read(dump):
+@pytest.mark.parametrize("ending", COMPRESS)
+def test_a_compressed_dump_is_the_same_dump(dump, ending):
+    found = open_run(dump)
+    before, rows, texts = list(found.groups()), found.ledger_frame(), found.scan(texts=True).collect()
+    for path in dump.glob("*.jsonl"):
+        _compress(path, ending)
+    for folder in (dump, *dump.glob("*_ledger_*_0000*")):
+        assert open_run(folder).ledger_frame().equals(rows.head(6) if folder != dump else rows)
+    found = open_run(dump)
+    assert list(found.groups()) == before and found.scan(texts=True).collect().equals(texts)
+    assert [found.text(RUN_ID, each.group_id) for each in reversed(before)] == before[::-1]
+    assert validate(dump).good
+    # A copy beside it counts once.
+    path = next(dump.glob("*_rollouts_*_0000*"))
+    with open_lines(path) as lines:
+        path.with_suffix("").write_bytes(lines.read())
+    assert list(open_run(dump).groups()) == before
+    assert open_run(dump).findings().counts["duplicate"] == 3
+    # The next attempt does not write what is there.
+    with DumpWriter(dump, RUN_ID, 2, RGDumpConfig(groups_per_file=3)) as writer:
+        writer.submit([group(9, attempt=2, step=9)])
+    assert len(list(open_run(dump).groups())) == 8
+
+
+@pytest.mark.parametrize("ending", COMPRESS)
+def test_files_that_get_their_later_names_after_they_were_found_are_read(dump, ending):
     final = next(dump.glob("*_ledger_*_0000.jsonl"))
     part = final.with_name(final.name + ".part")
     content = final.read_bytes()
     with open_lines(part) as lines:
         assert lines.read() == content
-    _compress(final)
+    _compress(final, ending)
     for name in (part, final):
         with open_lines(name) as lines:
             assert b"".join(lines) == content
@@ -119,12 +149,22 @@ def test_files_that_get_their_later_names_after_they_were_found_are_read(dump):
         pass
 
 
-def test_damaged_compressed_data_cost_only_what_comes_after_them(dump):
-    path = _compress(next(dump.glob("*_ledger_*_0000.jsonl")))
-    path.write_bytes(path.read_bytes()[:-30])
+@pytest.mark.parametrize("ending", COMPRESS)
+@pytest.mark.parametrize("is_short", [True, False])
+def test_corrupt_compressed_data_cost_only_what_comes_after_them(dump, ending, is_short):
+    path = _compress(next(dump.glob("*_ledger_*_0000.jsonl")), ending)
+    content = path.read_bytes()
+    path.write_bytes(content[:-30] if is_short else content[:30] + bytes(30) + content[60:])
     for read in (lambda found: list(found.ledger()), lambda found: found.ledger_frame()):
         found = open_run(dump)
         read(found)
         (problem,) = (each for each in found.findings(texts=False) if each.kind == "damaged_line")
-        assert "0000.jsonl.zst" in str(problem)
-        assert "damaged zstd data" in str(problem)
+        assert f"0000.jsonl{ending}" in str(problem)
+        assert "corrupt compressed data" in str(problem)
+
+
+def test_a_compression_that_is_not_read_is_said(dump):
+    for path in dump.glob("*.jsonl"):
+        path.rename(f"{path}.xz")
+    with pytest.raises(DumpError, match=r"end in \.jsonl\.xz, which is not read: unpack them"):
+        open_run(dump)

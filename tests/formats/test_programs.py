@@ -282,7 +282,7 @@ def test_a_source_or_a_folder_that_does_not_fit_is_one_line(tmp_path):
     for source, out, why in [
         (tmp_path / "no.jsonl", "out", "cannot be read"),
         (tmp_path / "full", "out", "has no file of Atropos"),
-        (torn, "out", "damaged zstd data"),
+        (torn, "out", "corrupt compressed data"),
         (torn, "full", "is not empty"),
     ]:
         code, said = dumps("import", "atropos", source, "--out", tmp_path / out)
