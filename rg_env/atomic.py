@@ -15,9 +15,12 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from rg_env.errors import ConfigError, one_line
+
+_STAMP = "%Y%m%d-%H%M%S"
 
 
 def check_output(path: str | Path, ending: str, *, force: bool = True) -> Path:
@@ -41,15 +44,18 @@ def check_output(path: str | Path, ending: str, *, force: bool = True) -> Path:
 
 
 def make_new_folder(stem: Path) -> Path:
-    """Make the folder `STEM-DATE-TIME`, which nobody else has: of two that begin in the same second, one waits.
+    """Make the folder `STEM-DATE-TIME`, which nobody else has.
+
+    Its name sorts after all others of this stem: if the clock has been set back, its time is one second after the last.
 
     Raises:
         ConfigError: it cannot be made.
     """
     while True:
-        folder = stem.with_name(f"{stem.name}-{time.strftime('%Y%m%d-%H%M%S')}")
+        folder = stem
         try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
+            stem.parent.mkdir(parents=True, exist_ok=True)
+            folder = stem.with_name(f"{stem.name}-{_next_stamp(stem)}")
             folder.mkdir()
         except FileExistsError:
             # What exists may be a file in the place of the parent folder, for which waiting would not help.
@@ -60,6 +66,18 @@ def make_new_folder(stem: Path) -> Path:
             raise ConfigError(f"{folder} cannot be made ({error.strerror}); choose other paths") from None
         else:
             return folder
+
+
+def _next_stamp(stem: Path) -> str:
+    """Return the time for the name of a new folder: now, or if others have this time or a later one, a second more."""
+    stamp = time.strftime(_STAMP)
+    for path in stem.parent.iterdir():
+        other = path.name.removeprefix(f"{stem.name}-")
+        if other == path.name or other < stamp:
+            continue
+        with suppress(ValueError, OverflowError):  # it only begins as ours do
+            stamp = (datetime.strptime(other, _STAMP) + timedelta(seconds=1)).strftime(_STAMP)
+    return stamp
 
 
 @contextmanager

@@ -63,12 +63,16 @@ def uses_server(engine: Any) -> bool:
     return bool(engine.external_proxy_url or engine.external_server_urls)
 
 
+NANO_FOLDER = Path(__file__).parent / "nano"
+
+
 def nano_path() -> Path:
     """Return the folder of the small policy included in this package."""
-    folder = Path(__file__).parent / "nano"
-    if not (folder / "config.json").is_file():
-        raise ConfigError(f"the policy `nano` is not in {folder}; train it with scripts/train_nano.py, or reinstall")
-    return folder
+    if not (NANO_FOLDER / "config.json").is_file():
+        raise ConfigError(
+            f"the policy `nano` is not in {NANO_FOLDER}; train it with scripts/train_nano.py, or reinstall"
+        )
+    return NANO_FOLDER
 
 
 class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from loguru import logger
 
 from rg_env.config import PREFIX
+from rg_env.cpu.cpu_settings import NANO_FOLDER
 from rg_env.dump.manifest import read_beside, read_run_file
 from rg_env.errors import as_typed, refuse
 
@@ -236,9 +237,14 @@ def check_same_experiment(cfg: Any) -> None:
 
 
 def as_settings(cfg: Any) -> dict[str, Any]:
-    """Return all settings as JSON has them, for the file of the run."""
+    """Return all settings as JSON has them, for the file of the run; `nano` by its name, wherever it is installed."""
     # As the file of an earlier attempt gives them back, to compare both: lists for tuples, text for enums.
-    return dict(json.loads(json.dumps(dataclasses.asdict(cfg), default=str)))
+    settings = dict(json.loads(json.dumps(dataclasses.asdict(cfg), default=str)))
+    for role in ("policy", "ref", "critic"):
+        model = settings["trainer"][role]["model"]
+        if model["path"] == str(NANO_FOLDER):
+            model["path"] = NANO_FOLDER.name
+    return settings
 
 
 def _differences(cfg: Any, before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:

@@ -146,7 +146,7 @@ def _newest_run_with_checkpoint(link: Path, checkpoints: str) -> Path | None:
                 f"{link} is a folder, and rg_env continues only runs that it made a folder for; to continue this one, "
                 f"rename it to {link.name}-{stamp}; for a new run set trainer.resume_mode=none",
             )
-        # The stamp in their names sorts by time.
+        # Their names sort in the order in which they were started: see `make_new_folder`.
         folder = max(_runs_named(link), key=lambda run: run.name, default=None)
     if folder is None or step_in(folder / checkpoints) is None:
         return None

@@ -8,14 +8,17 @@ import errno
 import itertools
 import multiprocessing
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from rg_env import atomic
 from rg_env.cli import app
 from rg_env.dump import DumpWriter, claim_run, write_manifest
 from rg_env.dump.manifest import lock_checkpoints
@@ -115,6 +118,18 @@ def test_latest_finds_the_newest_run_without_a_link(tmp_path):
     assert folders(start("resume_mode=latest")) == folders(second)
     link.mkdir()
     assert folders(start("resume_mode=latest")) == folders(second)
+
+
+def test_the_newest_run_is_the_one_that_was_started_last_although_the_clock_was_set_back(tmp_path, monkeypatch):
+    checkpoint(start("resume_mode=none"), 4)
+    for name in ("quickstart-eval-99990101-000000", "quickstart-9", "quickstart-99999999-999999"):
+        (tmp_path / "runs" / name).mkdir()
+    monkeypatch.setattr(atomic, "time", SimpleNamespace(strftime=lambda _: "20010203-040500"))
+    last = start("resume_mode=none")
+    checkpoint(last, 6)
+    (tmp_path / "runs" / "quickstart").unlink()
+    shutil.rmtree(tmp_path / "runs" / "quickstart-99999999-999999")
+    assert folders(start("resume_mode=latest")) == folders(last)
 
 
 def test_a_run_in_the_links_place_is_continued_once_it_is_renamed(tmp_path):

@@ -1,13 +1,16 @@
 """What one of SkyRL's loops cannot run or resume from is refused before anything starts; the rest passes."""
 
 import json
+import shutil
 
 import pytest
 from loguru import logger
 
+from rg_env.cpu import cpu_settings, nano_path
 from rg_env.dump import claim_run
 from rg_env.errors import ConfigError
 from rg_env.settings import set_value
+from rg_env.skyrl import resumption
 from rg_env.skyrl.checks import check_temperature
 from rg_env.skyrl.recorder import resumes
 from rg_env.skyrl.resumption import as_settings, finished_at
@@ -132,6 +135,15 @@ def checkpoint(folder, step):
     (folder / "latest_ckpt_global_step.txt").write_text(str(step))
     (folder / "rg_env_run.json").write_text(json.dumps({"run_id": f"of-{folder.name}", "attempt": 1}))
     return folder / f"global_step_{step}"
+
+
+def test_nano_is_the_same_model_wherever_rg_env_is_installed(unfinished, monkeypatch, tmp_path):
+    copy = shutil.copytree(nano_path(), tmp_path / "elsewhere" / "nano")
+    with pytest.raises(ConfigError, match=r"trainer\.policy\.model\.path was 'nano', is '/"):
+        unfinished(trainer__policy__model__path=str(copy))
+    monkeypatch.setattr(cpu_settings, "NANO_FOLDER", copy)
+    monkeypatch.setattr(resumption, "NANO_FOLDER", copy)
+    assert unfinished().trainer.policy.model.path == str(copy)
 
 
 @pytest.mark.parametrize("from_", ["latest", "own", "own, by another name", "other", "none"])
