@@ -7,7 +7,8 @@ import json
 import os
 import sys
 
-from rg_env.runner.server_process import make_ready
+from rg_env.runner import server_process
+from rg_env.runner.child_process import make_ready
 
 opened: list[str] = []
 
@@ -19,7 +20,8 @@ def note(event: str, arguments: tuple[object, ...]) -> None:
 
 if __name__ == "__main__":
     target, request, *modules = sys.argv[1:]
-    for name in modules:
+    # As a server: it is the main module there, whose imports are those of its workers.
+    for name in (server_process.__name__, *modules):
         importlib.import_module(name)
     if os.fork() == 0:
         sys.addaudithook(note)
