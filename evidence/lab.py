@@ -248,7 +248,7 @@ def examine(dump: Dump) -> dict[str, Any]:
 def onsets(dump: Dump) -> dict[str, int | None]:
     """The signs in a record, each with the first step that shows it in any task; None if it has none."""
     steps: dict[str, int | None] = {}
-    for finding in find_signs(dump, score_again=_SCORED_AGAIN).findings:
+    for finding in find_signs(dump, score_again=_SCORED_AGAIN).signs:
         before = steps.get(finding.sign, finding.step)
         steps[finding.sign] = finding.step if before is None or finding.step is None else min(before, finding.step)
     return steps

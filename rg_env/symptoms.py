@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rg_env.config import RGDumpConfig
+from rg_env.dump.manifest import total_steps
 from rg_env.dump.schema import RG_DUMP, GroupRecord, LedgerRecord, Phase, RolloutFacts, answered, has_no_signal
 from rg_env.wording import counted
 
@@ -135,6 +136,9 @@ def find_collapse(steps: Steps, total: int = 0) -> Collapse | None:
     # Of the planned steps, so that the quarter does not grow while a run goes on.
     quarter = max(1, (total or numbers[-1]) // 4)
     early = [steps[number] for number in numbers if number <= quarter]
+    means = {}
+    for name in (FORMAT, LENGTH):
+        means[name] = _mean([metrics.get(name) for metrics in early])
     for number in numbers:
         share = steps[number].get(EQUAL)
         if share is not None and share >= _NEARLY_ALL:
@@ -142,8 +146,7 @@ def find_collapse(steps: Steps, total: int = 0) -> Collapse | None:
         if number <= quarter:  # it is part of what later steps are compared with
             continue
         for name, words in ((FORMAT, "format rate"), (LENGTH, "length of responses")):
-            now = steps[number].get(name)
-            before = _mean([metrics.get(name) for metrics in early])
+            now, before = steps[number].get(name), means[name]
             if now is not None and before and now <= before / _FALL:
                 return Collapse(number, f"the {words} fell from {before:.3g} to {now:.3g}")
     return None
@@ -178,15 +181,25 @@ def read_symptoms(dump: Dump) -> Iterator[str]:
         cause = phantom_cause(line, config)
         if cause:
             causes[line.run_id][cause] += 1
-    steps = read_steps(dump)
+    steps, planned = read_steps(dump), planned_steps(dump)
     for run_id, number in groups.items():
         name = ""
         if len(groups) > 1:
             name = f"{dump.names.get(run_id, run_id)}: "
         phantoms = phantom_line(causes[run_id], number, trained_on=trained_on[run_id])
-        for symptom in (phantoms, collapse_line(steps[run_id])):
+        for symptom in (phantoms, collapse_line(steps[run_id], planned.get(run_id, 0))):
             if symptom:
                 yield name + symptom
+
+
+def planned_steps(dump: Dump) -> dict[str, int]:
+    """Return the number of steps that each run was started for, by run; without those whose manifest does not say."""
+    planned = {}
+    for run in dump.runs:
+        total = total_steps(run.manifest)
+        if total:
+            planned[run.run_id] = total
+    return planned
 
 
 def read_steps(dump: Dump) -> dict[str, dict[int, Mapping[str, float | None]]]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rg_env.analysis.signs import find_signs
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, StepRecord, open_run, write_manifest
 from rg_env.scoring.length import LengthPenaltyConfig
@@ -56,6 +57,23 @@ def steps(name, *values):
 )
 def test_a_collapse_is_the_first_step_that_shows_it(metrics, total, line):
     assert collapse_line(metrics, total) == line
+
+
+@pytest.mark.parametrize(("planned", "is_found"), [(40, False), (8, True), (None, True)])
+def test_a_dump_compares_with_the_quarter_of_the_planned_steps_as_training_does(tmp_path, planned, is_found):
+    """Ten steps: in a run of 40 all of them are what later steps will be compared with."""
+    lengths = [100.0, 90.0, 80.0, 70.0, 60.0, 50.0, *4 * [15.0]]
+    manifest = {"attempt": 1, "settings": RGDumpConfig().as_nested()}
+    write_manifest(tmp_path, RUN_ID, manifest if planned is None else manifest | {"total_steps": planned})
+    numbers = [StepRecord(RUN_ID, 1, step, list(of), list(of.values())) for step, of in steps(LENGTH, *lengths).items()]
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        writer.write_blocking([group(0, [1.0, 0.0])])
+        writer.submit(numbers)
+    line = collapse_line(steps(LENGTH, *lengths), planned or 0)
+    assert bool(line) == is_found
+    assert list(read_symptoms(open_run(tmp_path))) == [line] * is_found
+    found = [sign.step for sign in find_signs(open_run(tmp_path)).signs if sign.sign == "collapse"]
+    assert found == [7] * is_found
 
 
 PHANTOM = "phantoms: 1 of 3 groups have no solved response and"

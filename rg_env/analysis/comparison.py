@@ -2,7 +2,8 @@
 
 Invariant: only questions that both sides have are compared, one by one, so that their difficulty cancels out. All
 groups and rollouts of a question on one side are one value. A difference is taken only between rollouts of the same
-phase and environment.
+phase and environment; of evaluations, between the last one of each run, unless rows are by step. It is this side minus
+the other, in every command and in the report.
 
 Method. A mean is the ratio of totals over Q questions; question q moves it by e = Q·(S − m·N)/ΣN. The variance of the
 difference of two means over the same questions is Σ(e − e')²/(Q(Q − 1)); intervals have Student's t. For means in
@@ -21,7 +22,7 @@ from typing import Any
 import polars as pl
 
 from rg_env.analysis.estimates import t_quantiles
-from rg_env.analysis.stats import Measured, by_keys, key_columns, measure
+from rg_env.analysis.stats import Measured, are_enough, by_keys, is_pass_at_k, key_columns, measure
 from rg_env.choices import By
 from rg_env.dump import Phase, Run
 
@@ -49,7 +50,7 @@ def compare(
         one row for each phase, environment, value of `by` and measure (a statistic or pass@k): `phase`, `environment`,
         the columns of `by`, `measure`, `questions`, `this` and `other` (the means), `difference` = this − other with
         `low` and `high`, its 95% interval (null for a single question, and in the train phase), and `clear`: whether
-        the interval excludes 0.
+        the interval excludes 0. There is no row of pass@k where fewer than nine tenths of the questions have k tries.
 
     Raises:
         DumpError: as `statistics`.
@@ -68,6 +69,10 @@ def compare(
     # A question without a value on one side says nothing about the difference.
     of_both = pairs.filter(pl.min_horizontal("count_this", "count_other") > 0)
     rows = of_both.group_by(of_measure).agg(n.cast(pl.Int64).alias("questions"), **means, squares=squared_moves)
+    # The solve rate is known of every question, so it has the most.
+    stands_for_all = are_enough(pl.col("questions"), pl.max("questions").over(keys))
+    tries = list(filter(is_pass_at_k, bounded))
+    rows = rows.filter(stands_for_all | ~pl.col("measure").is_in(tries))
     rows = rows.with_columns(
         difference=pl.col("this") - pl.col("other"), bounded=pl.col("measure").replace_strict(bounded)
     )
@@ -160,8 +165,7 @@ def _renamed(questions: pl.DataFrame, side: str) -> pl.DataFrame:
 def _questions(side: Side, keys: Sequence[str], unmatched: Collection[str]) -> tuple[pl.DataFrame, dict[str, bool]]:
     """Return a row per measure and question: the sum and the number of values, and a group's id; and as `_pairs`."""
     measured = side if isinstance(side, Measured) else measure(side, to_match=True)
-    _, groups, names = by_keys(measured, keys)
-    bounded = {name: bounds for name, bounds in names.items() if not name.startswith("solve_rate_")}
+    _, groups, bounded = by_keys(measured, keys)
     on = list(dict.fromkeys([*keys, "task", "item"]))
     # Keys become texts, so that those of both sides have one type; steps have it already.
     groups = groups.cast(pl.Schema({key: pl.String() for key in on if key != "step"}))

@@ -1,18 +1,18 @@
-"""Estimates from rollouts that are sampled in groups: means with confidence intervals, and pass@k.
+"""Estimates from rollouts of which several answer the same question: means with confidence intervals, and pass@k.
 
-Invariant: groups, not rollouts, are independent. Rollouts of one prompt share its difficulty, so 8 of them carry less
-information than 8 prompts; treating them as independent would make intervals too narrow, by up to the square root of
-the group size. The k of pass@k never exceeds the number of responses: a smaller group has no value.
+Invariant: questions, not rollouts and not groups, are independent. Rollouts of one question share its difficulty, so 8
+of them carry less information than 8 questions, whether they are one group or the question stands in 8 rows of a data
+set; treating them as independent would make intervals too narrow, by up to the square root of their number. The k of
+pass@k never exceeds the number of responses: a smaller group has no value.
 
-Method. The mean is m = ΣS/ΣN over groups with sum S and count N; its variance, as of any ratio of cluster totals, is
-V = G/(G−1) · Σ(S − m·N)² / (ΣN)² (Cochran, Sampling Techniques, 1977, ch. 6). A mean in [0, 1] gets Wilson's
+Method. The mean is m = ΣS/ΣN over G questions with sum S and count N; its variance, as of any ratio of cluster totals,
+is V = G/(G−1) · Σ(S − m·N)² / (ΣN)² (Cochran, Sampling Techniques, 1977, ch. 6). A mean in [0, 1] gets Wilson's
 interval with the effective sample size m(1−m)/V and with Student's t of G−1 degrees of freedom in place of the normal
 quantile (Korn and Graubard, Survey Methodology 24, 1998). It stays in [0, 1]. The effective sample size is never above
-the number of values, and if all groups are equal, it is the number of groups, so that the interval does not collapse.
-Other means get m ± t·√V. A single group has no interval.
+the number of values, and if all questions are equal, it is the number of questions, so that the interval does not
+collapse. Other means get m ± t·√V. A single question has no interval.
 
-Not covered: a question that occurs in several groups (epochs, evaluations at several steps) is counted several times,
-except in the comparison of two sides (see `compare`).
+Not covered: questions that are alike, such as those of one template with other numbers.
 """
 
 from __future__ import annotations
@@ -60,33 +60,34 @@ def tries_up_to(n: int) -> list[int]:
 
 
 def moments(name: str) -> list[pl.Expr]:
-    """Aggregations over a frame with one row per group, for `with_intervals`.
+    """Aggregations over a frame with one row per question, for `with_intervals`.
 
     Args:
-        name: of the mean; the columns `NAME:total` and `NAME:count` have each group's sum and number of values. Groups
-            with a count of 0 are ignored.
+        name: of the mean; the columns `NAME:total` and `NAME:count` have each question's sum and number of values.
+            Questions with a count of 0 are ignored.
     """
     total, count = pl.col(f"{name}:total"), pl.col(f"{name}:count").cast(pl.Float64)
     n = count.sum()
     mean = total.sum() / n
-    groups = (count > 0).sum().cast(pl.Int64)
+    questions = (count > 0).sum().cast(pl.Int64)
     squares = ((total - mean * count) ** 2).sum()
     return [
         pl.when(n > 0).then(mean).alias(name),
-        pl.when(groups > 1).then(squares * groups / (groups - 1) / n**2).alias(f"{name}_variance"),
-        groups.alias(f"{name}_clusters"),
+        pl.when(questions > 1).then(squares * questions / (questions - 1) / n**2).alias(f"{name}_variance"),
+        questions.alias(f"{name}_questions"),
         n.alias(f"{name}_values"),
     ]
 
 
 def with_intervals(table: pl.DataFrame, names: dict[str, bool]) -> pl.DataFrame:
-    """Replace the columns that `moments` added to each mean by `NAME_low` and `NAME_high`; null for a single group.
+    """Replace the columns that `moments` added to each mean by `NAME_low` and `NAME_high`; null for a single
+    question.
 
     Args:
         names: the means, and whether each lies in [0, 1].
     """
     bounds = [bound for name, bounded in names.items() for bound in _bounds(table, name, bounded)]
-    helpers = (f"{name}_{helper}" for name in names for helper in ("variance", "clusters", "values"))
+    helpers = (f"{name}_{helper}" for name in names for helper in ("variance", "questions", "values"))
     return table.with_columns(bounds).drop(helpers)
 
 
@@ -121,15 +122,15 @@ def t_quantile(degrees: int) -> float:
 
 
 def _bounds(table: pl.DataFrame, name: str, bounded: bool) -> list[pl.Expr]:
-    mean, variance, groups = pl.col(name), pl.col(f"{name}_variance"), pl.col(f"{name}_clusters")
-    t = t_quantiles(groups - 1, [count - 1 for count in table[f"{name}_clusters"].unique()])
+    mean, variance, questions = pl.col(name), pl.col(f"{name}_variance"), pl.col(f"{name}_questions")
+    t = t_quantiles(questions - 1, [count - 1 for count in table[f"{name}_questions"].unique()])
     if not bounded:
         half = t * variance.sqrt()
         return [(mean - half).alias(f"{name}_low"), (mean + half).alias(f"{name}_high")]
     spread = (mean * (1 - mean)).clip(0, 1)
     informative = (variance > _ROUNDING) & (spread > _ROUNDING)
     values = pl.col(f"{name}_values")
-    n = pl.when(informative).then(pl.min_horizontal(spread / variance, values)).otherwise(groups)
+    n = pl.when(informative).then(pl.min_horizontal(spread / variance, values)).otherwise(questions)
     # Wilson's interval (E. B. Wilson, Journal of the American Statistical Association 22, 1927)
     center = (mean + t**2 / (2 * n)) / (1 + t**2 / n)
     half = t / (1 + t**2 / n) * (mean * (1 - mean) / n + t**2 / (4 * n**2)).sqrt()

@@ -19,7 +19,7 @@ import polars as pl
 from rg_env.analysis.stats import measure, statistics
 from rg_env.dump import Phase, Run, open_run
 from rg_env.dump.files import list_files, manifest_name, runs_with_manifest
-from rg_env.dump.manifest import attempts_of, missing_groups, read_manifest, state_of
+from rg_env.dump.manifest import attempts_of, missing_groups, read_manifest, state_of, total_steps
 from rg_env.dump.run_files import dump_folders, folder_name
 from rg_env.errors import DumpError, one_line
 
@@ -154,15 +154,6 @@ def kind_of(manifest: Mapping[str, Any]) -> str:
         return str(command)
     has_trainer = _at(manifest, "settings.trainer.policy") is not None
     return "train" if has_trainer or "trainer" in manifest else ""
-
-
-def total_steps(manifest: Mapping[str, Any]) -> int | None:
-    """Return the number of training steps that a run was started for, None if the manifest does not say."""
-    for place in ("total_steps", "settings.trainer.max_training_steps"):
-        steps = _at(manifest, place)
-        if isinstance(steps, int):
-            return steps
-    return None
 
 
 def _at(manifest: Mapping[str, Any], place: str) -> Any:

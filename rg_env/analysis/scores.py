@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from rg_env.analysis.stats import measure, statistics, with_keys
+from rg_env.analysis.stats import is_pass_at_k, measure, statistics, with_keys
 from rg_env.analysis.tables import figure
 from rg_env.choices import By
 from rg_env.dump.reader import open_run_of
@@ -101,7 +101,7 @@ def render(summaries: Sequence[Summary], width: int) -> Table:
     if width >= _WIDE:
         with_interval = _WITH_INTERVAL
         for name in summaries[0].rows[0]:
-            if name.startswith("pass_at_") and not name.endswith(("_low", "_high", "_at_1")):
+            if is_pass_at_k(name) and name != "pass_at_1":
                 columns[name] = name.replace("pass_at_", "pass@")
     else:
         # Names stay whole, at the cost of pass@k and of upstream's score.

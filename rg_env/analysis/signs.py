@@ -1,6 +1,6 @@
 """Signs that a reward is hacked, or that its verifier is broken, in recorded rollouts.
 
-Invariant: a finding concerns one task, or the run, states the counts that it is based on, and is never based on a
+Invariant: a sign concerns one task, or the run, states the counts that it is based on, and is never based on a
 single rollout. evidence/attacks.md and evidence/signs.md have the rate of false alarms.
 Memory grows with the number of different wrong answers that were rewarded, and as `verdict_signs` says.
 """
@@ -23,7 +23,7 @@ from rg_env.dump.schema import answered
 from rg_env.scoring import parse_response
 from rg_env.scoring.formatting import canonical
 from rg_env.scoring.scorer import reference_answer
-from rg_env.symptoms import CANARIES, CANARY_FAILURES, Steps, find_collapse, read_steps
+from rg_env.symptoms import CANARIES, CANARY_FAILURES, Steps, find_collapse, planned_steps, read_steps
 
 _ONE_WINS, _NO_REASONING = "one answer wins", "no reasoning"
 _CANARIES, _COLLAPSE = "canaries fail", "collapse"
@@ -97,7 +97,7 @@ _EVIDENCE = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SignInTask:
     """One sign in one task: what was seen and may mean, ids of up to five groups, the share of rollouts.
 
     Attributes:
@@ -116,13 +116,13 @@ class Finding:
 
 @dataclass
 class Examined:
-    """The findings by task, and how many responses, answers, think blocks and reference answers they are based on."""
+    """The signs by task, and how many responses, answers, think blocks and reference answers they are based on."""
 
     responses: int = 0
     answers: int = 0
     think_blocks: int = 0
     references: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    signs: list[SignInTask] = field(default_factory=list)
 
 
 @dataclass
@@ -155,27 +155,28 @@ def find_signs(dump: Dump, *, score_again: int = 0, workers: int = 1) -> Examine
         _examine(group, dump.settings_for(group), phases[group.phase])
     train = phases[Phase.TRAIN]
     examined = train if train.result.responses else phases[Phase.EVAL]
-    findings = examined.result.findings
+    signs = examined.result.signs
     for task in sorted(examined.tasks):
-        findings.extend(_findings(task, examined.tasks[task]))
+        signs.extend(_of_texts(task, examined.tasks[task]))
     facts = {task: seen.facts for task, seen in examined.tasks.items()}
-    findings.extend(_of_reading(task, reading) for task, reading in verdict_signs.verdict_signs(facts))
+    signs.extend(_of_reading(task, reading) for task, reading in verdict_signs.verdict_signs(facts))
     if score_again:
         differing = second_scoring(dump, groups=score_again, workers=workers)
-        findings.extend(_of_reading(task, reading) for task, reading in differing)
+        signs.extend(_of_reading(task, reading) for task, reading in differing)
     if examined is train:
-        for steps in read_steps(dump).values():
-            findings.extend(_of_run(steps))
+        planned = planned_steps(dump)
+        for run_id, steps in read_steps(dump).items():
+            signs.extend(_of_run(steps, planned.get(run_id, 0)))
     return examined.result
 
 
-def _of_reading(task: str, reading: Reading) -> Finding:
+def _of_reading(task: str, reading: Reading) -> SignInTask:
     sign, what, share, step, p, groups = reading
-    return Finding(sign, task, what, groups, share, step, p)
+    return SignInTask(sign, task, what, groups, share, step, p)
 
 
-def _of_run(steps: Steps) -> Iterator[Finding]:
-    """Yield what the metrics of a run's steps show."""
+def _of_run(steps: Steps, planned: int) -> Iterator[SignInTask]:
+    """Yield what the metrics of a run's steps show, of which so many were planned."""
     failed, scored, onset = 0.0, 0.0, None
     for step in sorted(steps):
         number, share = steps[step].get(CANARIES) or 0.0, steps[step].get(CANARY_FAILURES) or 0.0
@@ -185,10 +186,10 @@ def _of_run(steps: Steps) -> Iterator[Finding]:
             onset = step
     if failed >= _ENOUGH_CANARIES:
         what = f"the verifier was wrong about {failed:,.0f} of {scored:,.0f} answers whose score was known"
-        yield Finding(_CANARIES, WHOLE_RUN, what, (), failed / scored, onset)
-    collapse = find_collapse(steps)
+        yield SignInTask(_CANARIES, WHOLE_RUN, what, (), failed / scored, onset)
+    collapse = find_collapse(steps, planned)
     if collapse is not None:
-        yield Finding(_COLLAPSE, WHOLE_RUN, collapse.what, (), 1.0, collapse.step)
+        yield SignInTask(_COLLAPSE, WHOLE_RUN, collapse.what, (), 1.0, collapse.step)
 
 
 def _examine(group: GroupRecord, config: RGDumpConfig, phase: _Phase) -> None:
@@ -231,7 +232,7 @@ def _reference_of(group: GroupRecord) -> str | None:
     return reference_answer(entry) or None
 
 
-def _findings(task: str, seen: _Seen) -> Iterator[Finding]:
+def _of_texts(task: str, seen: _Seen) -> Iterator[SignInTask]:
     for answer, items in seen.won.items():
         if len(items) >= _ENOUGH_ITEMS:
             shown = repr(answer if len(answer) <= 40 else answer[:39] + "…")
@@ -239,8 +240,8 @@ def _findings(task: str, seen: _Seen) -> Iterator[Finding]:
                 f"{shown} was rewarded for {len(items)} or more items although it is not their reference answer. "
                 "Unless the task accepts several answers, the scorer rewards a wrong one"
             )
-            yield Finding(_ONE_WINS, task, what, tuple(items.values())[:_EVIDENCE], 1.0)
+            yield SignInTask(_ONE_WINS, task, what, tuple(items.values())[:_EVIDENCE], 1.0)
     count, of = seen.think[True], seen.think.total()
     if count >= _ENOUGH_EMPTY and count >= _EMPTY_SHARE * of:
         why = "solved responses have an empty think block: the answer does not come from written reasoning"
-        yield Finding(_NO_REASONING, task, f"{count} of {of} {why}", tuple(seen.empty), count / of)
+        yield SignInTask(_NO_REASONING, task, f"{count} of {of} {why}", tuple(seen.empty), count / of)

@@ -1,13 +1,14 @@
 """Statistics of rollouts: scores, solve rate, pass@k, format, lengths, outcomes, trend.
 
 Invariant: rates over rollouts count every rollout once, and rates over groups every group once; train and evaluation
-never share a row, nor do two environments or two runs. Every figure is a count or a mean of recorded values, except
-for intervals and pass@k (see `estimates`). A statistic is one entry of `STATISTICS`.
+never share a row, nor do two environments or two runs. Two evaluations of a run never share one either: unless rows are
+by step, those of the eval phase are of the run's last evaluation. Every figure is a count or a mean of recorded values,
+except for intervals and pass@k (see `estimates`). A statistic is one entry of `STATISTICS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -26,6 +27,10 @@ GROUP = "group"
 """Column with a number for each group."""
 GROUP_HASH = (pl.col("run_id").hash(1) + pl.col("group_id").hash()).alias(GROUP)
 """Its expression: two runs may have equal ids of groups, which are still two groups."""
+QUESTION = "question"
+"""Column with a number for each question, which may stand in several groups."""
+_QUESTION_ID = pl.when(pl.col("item") != "").then("item").when(pl.col("uid") != "").then("uid").otherwise("group_id")
+_QUESTION_HASH = (pl.col("task").hash(2) + _QUESTION_ID.hash(3)).alias(QUESTION)
 OTHER_CATEGORY = "other"
 """The category of tasks that reasoning-gym does not have."""
 
@@ -120,7 +125,12 @@ _RATES = {each.name for each in STATISTICS if not each.name.startswith("mean_")}
 def is_rate(name: str) -> bool:
     """Return whether a column of `statistics` is a share of rollouts or of groups, or an end of its interval."""
     bare = name.removesuffix("_low").removesuffix("_high")
-    return bare in _RATES or bare.startswith(("pass_at_", "solve_rate_"))
+    return bare in _RATES or bare.startswith("solve_rate_") or is_pass_at_k(bare)
+
+
+def is_pass_at_k(name: str) -> bool:
+    """Return whether a column of `statistics` is pass@k itself, not an end of its interval or a number of groups."""
+    return name.removeprefix("pass_at_").isdigit()
 
 
 _OF_GROUP = ("run_id", "phase", "environment", "task", "complexity", "step", "outcome", "no_signal")
@@ -139,7 +149,7 @@ class Measured:
     Attributes:
         rollouts: the counted ones: the columns that statistics need, `GROUP`, `solved` and `well_formed`; `solved_at`
             is known of each.
-        groups: a row for each group: its columns, and `NAME:total` and `NAME:count` of each statistic.
+        groups: a row for each group: its columns, `QUESTION`, and `NAME:total` and `NAME:count` of each statistic.
         chosen: the statistics that were read for.
         whole: whether all groups are complete; otherwise pass@k and outcomes are unknown.
         left_out: number of rollouts without a response, or to a question that cannot be made again.
@@ -191,7 +201,7 @@ def measure(
         if name in SCHEMA:  # others are made below from these
             columns.append(pl.col(name).cast(_TYPES.get(name, SCHEMA[name])))
     source = rollouts.scan() if isinstance(rollouts, Dump) else rollouts.lazy()
-    rows = source.select(*columns, GROUP_HASH).collect(engine="streaming")
+    rows = source.select(*columns, GROUP_HASH, _QUESTION_HASH).collect(engine="streaming")
     if rows.is_empty():
         if dump is None:
             raise DumpError("there are no rollouts")
@@ -267,12 +277,15 @@ def statistics(
 
     Returns:
         `run_id`, `phase`, `environment` and the columns of `by`; then the following, those with * followed by their
-        95% confidence interval (`…_low`, `…_high`; clustered by group, see `rg_env.analysis.estimates`):
+        95% confidence interval (`…_low`, `…_high`; clustered by question, see `rg_env.analysis.estimates`). A row of
+        the eval phase is of the run's last evaluation in its environment, unless rows are by step.
 
-        - `groups`, `rollouts`, `steps`: counts;
+        - `groups`, `rollouts`: counts; `steps`: of all steps, or evaluations, that the trend below is taken from;
+        - `evaluation_step`: the step of the evaluation that the row is of; null in training;
         - every entry of `STATISTICS`*, which says what it is;
         - `pass_at_K`*: the probability that one of K responses to a prompt is solved;
-          K = 1, 2, 4, … and the largest group size, over the groups with at least K rollouts;
+          K = 1, 2, 4, … and the largest group size, over the groups with at least K rollouts; null if fewer than nine
+          tenths of the row's groups have so many. `pass_at_K_left_out`: the number of groups that have fewer;
         - `solve_rate_first`*, `solve_rate_last`*: over the first and the last quarter of the row's steps (at least one
           each), or over the first and the last evaluation; `solve_rate_change` between them; null if there are fewer
           than two steps;
@@ -290,11 +303,12 @@ def statistics(
     rows, groups, names = by_keys(measured, keys)
     # `solved` is known of every counted rollout, so the count of the solve rate is that of the rollouts.
     count = pl.col("solve_rate:count").sum().cast(pl.Int64)
-    steps = pl.col("step").drop_nulls().n_unique()
-    sums = [moment for name in names for moment in moments(name)]
-    table = groups.group_by(keys).agg(*sums, groups=pl.len(), rollouts=count, steps=steps)
-    table = with_intervals(table, names)
-    table = table.with_columns(solve_rate_change=pl.col("solve_rate_last") - pl.col("solve_rate_first"))
+    is_evaluation = pl.col("phase") == Phase.EVAL.value
+    evaluation_step = pl.col("step").filter(is_evaluation).max()
+    table = groups.group_by(keys).agg(groups=pl.len(), rollouts=count, evaluation_step=evaluation_step)
+    # The trend is of all evaluations, so of more groups than the other figures of an eval row.
+    for figures in (_means(groups, keys, names), _trend(with_keys(measured.groups, keys), keys)):
+        table = table.join(figures, on=keys, how="left", nulls_equal=True)
     tokens = pl.col("response_tokens").cast(pl.Float64)
     percentiles = []
     for word, solved in (("right", True), ("wrong", False)):
@@ -304,9 +318,11 @@ def statistics(
     # Percentiles need the rollouts: unlike means, they are no sums of the groups' values.
     table = table.join(rows.group_by(keys).agg(percentiles), on=keys, nulls_equal=True)
     # The order of the columns: counts, each mean with its interval, the trend, the percentiles.
-    order = ["groups", "rollouts", "steps"]
-    for name in names:
+    order = ["groups", "rollouts", "steps", "evaluation_step"]
+    for name in (*names, *_TREND):
         order += [name, f"{name}_low", f"{name}_high"]
+        if is_pass_at_k(name):
+            order.append(f"{name}_left_out")
     order.append("solve_rate_change")
     order += [percentile.meta.output_name() for percentile in percentiles]
     # Words are sorted as texts; the run, still an Enum, by the order of reading, and becomes a text after that.
@@ -319,14 +335,14 @@ def counts(measured: Measured, by: str = By.PHASE) -> pl.DataFrame:
     """Count the rollouts with each violation and each status.
 
     Args:
-        by: as for `statistics`.
+        by: as for `statistics`. Of several evaluations, the same one counts as there.
 
     Returns:
         `run_id`, `phase`, `environment` and the columns of `by`; `kind` (`violation` or `status`), `value`, `rollouts`
         and `share` (of all rollouts with these keys). Violations of rg_dump's rollouts only, without "".
     """
     keys = ["run_id", *key_columns(by)]
-    rows = with_keys(measured.rollouts, keys).with_columns(of=pl.len().over(keys))
+    rows = _one_evaluation(with_keys(measured.rollouts, keys), keys).with_columns(of=pl.len().over(keys))
     kinds = pl.Enum(["violation", "status"])
     share = pl.col("rollouts") / pl.col("of")
     tables = []
@@ -386,16 +402,17 @@ def _category(tasks: pl.Series) -> pl.Series:
 
 
 def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, bool]]:
-    """Return what a table by these keys is computed from.
+    """Return what a table by these keys is computed from; of several evaluations of a run, only the last, unless rows
+    are by step.
 
     Returns:
         rollouts and groups with the keys, and the names of the means for which the groups have totals and counts, each
-        with whether it lies in [0, 1]: the statistics, pass@k, and the solve rate of the first and the last quarter of
-        the steps. What needs whole groups has counts of 0 if only some rollouts of a group may be counted.
+        with whether it lies in [0, 1]: the statistics and pass@k. What needs whole groups has counts of 0 if only some
+        rollouts of a group may be counted.
     """
-    rows = with_keys(measured.rollouts, keys)
-    groups = with_keys(measured.groups, keys)
-    groups, tries = _with_tries(_with_quarters(groups, keys))
+    rows = _one_evaluation(with_keys(measured.rollouts, keys), keys)
+    groups = _one_evaluation(with_keys(measured.groups, keys), keys)
+    groups, tries = _with_tries(groups)
     if not measured.whole:
         # With counts of 0 the means become null, like any other mean of nothing.
         unknown = []
@@ -403,7 +420,28 @@ def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.D
             unknown += [pl.lit(0.0).alias(f"{name}:{part}") for part in _SUMS]
         groups = groups.with_columns(unknown)
     names = {each.name: each.bounded for each in measured.chosen}
-    return rows, groups, names | dict.fromkeys([*tries, "solve_rate_first", "solve_rate_last"], True)
+    return rows, groups, names | dict.fromkeys(tries, True)
+
+
+def last_evaluations(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rollouts or groups without those of earlier evaluations of the same run and environment."""
+    last = pl.col("step").max().over("run_id", "phase", "environment")
+    # The step of an evaluation of a model is null, which equals nothing in an ordinary comparison.
+    return frame.filter((pl.col("phase") != Phase.EVAL.value) | pl.col("step").eq_missing(last))
+
+
+def evaluation_steps(measured: Measured) -> pl.DataFrame:
+    """Return `run_id`, `environment` and `step` of the last evaluations, for runs that have any; a step may be null."""
+    evaluated = measured.groups.filter(pl.col("phase") == Phase.EVAL.value)
+    steps = evaluated.group_by("run_id", "environment").agg(pl.col("step").max()).sort("run_id", "environment")
+    return steps.cast({"run_id": pl.String(), "environment": pl.String()})
+
+
+def _one_evaluation(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Leave out what would put two evaluations of a run into one row."""
+    if "step" in keys:
+        return frame
+    return last_evaluations(frame)
 
 
 _SUMS = ("total", "count")
@@ -411,7 +449,7 @@ _SUMS = ("total", "count")
 
 def _groups(rollouts: pl.DataFrame, chosen: Sequence[Statistic]) -> pl.DataFrame:
     """Return a row for each group, as `Measured.groups` has them."""
-    firsts = [name for name in (*_OF_GROUP, *_TO_MATCH) if name in rollouts.columns]
+    firsts = [name for name in (*_OF_GROUP, *_TO_MATCH, QUESTION) if name in rollouts.columns]
     of_rollouts, of_groups = [], []
     for each in chosen:
         total, count = f"{each.name}:total", f"{each.name}:count"
@@ -429,25 +467,68 @@ def _groups(rollouts: pl.DataFrame, chosen: Sequence[Statistic]) -> pl.DataFrame
     return groups.with_columns(*of_groups)
 
 
-def _with_quarters(groups: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Add the solve rate over the first and over the last quarter of their row's steps, or of its evaluations over the
-    first and over the last one.
+def _means(groups: pl.DataFrame, keys: Sequence[str], names: dict[str, bool]) -> pl.DataFrame:
+    """Return a row for each value of the keys, with each mean and its interval.
+
+    Args:
+        groups: with totals and counts of the means.
+        names: of the means, and whether each lies in [0, 1].
     """
-    on = list(dict.fromkeys([*keys, "step"]))
-    rank = pl.col("step").rank("dense").over(keys)  # 1 … number of distinct steps
+    table = _moments(groups, keys, names)
+    # Every group has a response, and so a pass@1.
+    every = pl.col("pass_at_1_values")
+    for name in filter(is_pass_at_k, names):
+        counted = pl.col(f"{name}_values")
+        known = pl.when(are_enough(counted, every)).then(name)
+        left_out = pl.when(every > 0).then(every - counted).cast(pl.Int64)
+        table = table.with_columns(known.alias(name), left_out.alias(f"{name}_left_out"))
+    return with_intervals(table, names)
+
+
+def _moments(groups: pl.DataFrame, keys: Sequence[str], names: Iterable[str]) -> pl.DataFrame:
+    """Return a row for each value of the keys, with the `moments` of each mean over the questions."""
+    sums, of_rows = [], []
+    for name in names:
+        sums += [pl.col(f"{name}:{part}").sum() for part in _SUMS]
+        of_rows += moments(name)
+    # The same question in several groups is not several independent ones.
+    questions = groups.group_by(*keys, QUESTION).agg(sums)
+    return questions.group_by(keys).agg(of_rows)
+
+
+def are_enough(counted: pl.Expr, every: pl.Expr) -> pl.Expr:
+    """Return whether pass@k of the groups, or questions, that have k responses may stand for every one: of fewer than
+    nine tenths it would be about others than the rest of the row.
+    """
+    return 10 * counted >= 9 * every
+
+
+_TREND = ("solve_rate_first", "solve_rate_last")
+
+
+def _trend(groups: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Return for each value of the keys how many steps there are, the solve rate over the first and over the last
+    quarter of them, and the change; of evaluations over the first and over the last one.
+    """
+    steps = groups.select(*keys, at="step").drop_nulls("at").unique()
+    rank = pl.col("at").rank("dense").over(keys)  # 1 … number of distinct steps
     last = rank.max().over(keys)
     is_evaluation = pl.col("phase") == Phase.EVAL.value
     quarter = pl.when(is_evaluation).then(1).otherwise((last // 4).clip(lower_bound=1))
-    steps = groups.select(on).drop_nulls("step").unique()
     has_several = last >= 2  # a single step is no trend
-    steps = steps.select(*on, first=(rank <= quarter) & has_several, last=(rank > last - quarter) & has_several)
-    groups = groups.join(steps, on=on, how="left", nulls_equal=True)
+    steps = steps.select(*keys, "at", first=(rank <= quarter) & has_several, last=(rank > last - quarter) & has_several)
+    groups = groups.select(*keys, QUESTION, "solve_rate:total", "solve_rate:count", at="step")
+    groups = groups.join(steps, on=[*keys, "at"], how="left", nulls_equal=True)
     sums = []
     for name in ("first", "last"):
         for part in _SUMS:
             of_quarter = pl.when(name).then(f"solve_rate:{part}").otherwise(0)
             sums.append(of_quarter.alias(f"solve_rate_{name}:{part}"))
-    return groups.with_columns(sums)
+    table = _moments(groups.with_columns(sums), keys, _TREND)
+    table = with_intervals(table, dict.fromkeys(_TREND, True))
+    number = groups.group_by(keys).agg(steps=pl.col("at").drop_nulls().n_unique())
+    change = pl.col("solve_rate_last") - pl.col("solve_rate_first")
+    return table.join(number, on=keys, nulls_equal=True).with_columns(solve_rate_change=change)
 
 
 def _with_tries(groups: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from rich.text import Text
 
-from rg_env.analysis.stats import STATISTICS, Measured, is_rate
+from rg_env.analysis.stats import STATISTICS, Measured, is_pass_at_k, is_rate
 from rg_env.dump import Dump
 from rg_env.dump.schema import RG_DUMP, Phase
 from rg_env.output import cell, new_table, width_of
@@ -119,7 +119,8 @@ def render_details(
         table = new_table([""], ["value", "95% interval"], title=title, title_justify="left")
         # After the keys, each statistic is followed by the ends of its interval, which stand beside it here.
         for name in frame.columns[frame.columns.index("groups") :]:
-            if not name.endswith(("_low", "_high")) and row[name] is not None:
+            is_nothing = row[name] is None or (name.endswith("_left_out") and row[name] == 0)
+            if not name.endswith(("_low", "_high")) and not is_nothing:
                 low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
                 show = partial(_exact, name)
                 interval = ""
@@ -141,7 +142,7 @@ def render_comparison(*frames: pl.DataFrame, measures: Sequence[str] = ()) -> Ta
         frames: by phase, and perhaps by other keys, which are shown below the totals of their phase and environment.
         measures: to show in every row; by default the main ones of the totals, and the solve rate of the others.
     """
-    table = new_table([""], ["questions", "this", "other", "difference", "95% interval"], compact=True)
+    table = new_table([""], ["questions", "this", "other", "this − other", "95% interval"], compact=True)
     sections = frames[0].select("phase", "environment").unique(maintain_order=True)
     for section in sections.iter_rows(named=True):
         table.add_section()
@@ -247,7 +248,9 @@ def _add_rows(
     for section, rows in frame.group_by(sections, maintain_order=True):
         table.add_section()
         of_section = dict(zip(sections, section, strict=True))
-        heading = [cell(_name_of(of_section, sections, names_of_runs), "bold")]
+        # Of rows by step, the totals are those of the last evaluation.
+        evaluation = {"evaluation_step": rows["evaluation_step"].max()}
+        heading = [cell(_name_of(of_section | evaluation, sections, names_of_runs), "bold")]
         # The totals have a row for this section, unless there are none.
         if totals is not None:
             for total in totals.filter(**of_section).head(1).iter_rows(named=True):
@@ -277,7 +280,7 @@ def _names(frame: pl.DataFrame) -> list[str]:
 
 
 def _name_of(row: Row, names: Sequence[str], names_of_runs: Mapping[str, str] | None = None) -> str:
-    """Return the values of these columns as words; of a run its name."""
+    """Return the values of these columns as words: of a run its name, of an evaluation also when it was."""
     absent = {"complexity": "no level"}
     words = []
     for name in names:
@@ -287,13 +290,15 @@ def _name_of(row: Row, names: Sequence[str], names_of_runs: Mapping[str, str] | 
         elif name == "run_id":
             value = (names_of_runs or {}).get(value, value)
         words.append(value)
+    step = row.get("evaluation_step")
+    if "phase" in names and "step" not in names and step is not None:
+        words.append(f"after step {step}")
     return " ".join(words)
 
 
 def _main_columns(frame: pl.DataFrame) -> dict[str, Show]:
     """Return how each column shows its cells, by its header. A column that would say nothing is left out."""
-    # Without the ends of the intervals, such as `pass_at_4_low`.
-    tries = [name for name in frame.columns if name.startswith("pass_at_") and name[8:].isdigit()]
+    tries = list(filter(is_pass_at_k, frame.columns))
     columns: dict[str, Show] = {"groups": partial(_figure, "groups")}
     columns["solved"] = _solved
     if frame["solve_rate_first"].count():
@@ -314,21 +319,21 @@ def _main_columns(frame: pl.DataFrame) -> dict[str, Show]:
 
 
 def _best_pass_at_k(tries: Sequence[str], row: Row) -> str:
-    """pass@k for the largest k that the row's groups allow."""
+    """Return pass@k for the largest k that the row's groups allow, and how many groups have fewer responses."""
     for name in reversed(tries):
-        if row[name] is not None:
-            return f"{row[name]:.0%} @{name.removeprefix('pass_at_')}"
+        if row[name] is None:
+            continue
+        left_out = ""
+        if row[f"{name}_left_out"]:
+            left_out = f" ({row[f'{name}_left_out']} out)"
+        return f"{row[name]:.0%} @{name.removeprefix('pass_at_')}{left_out}"
     return _UNKNOWN
 
 
 def _solved(row: Row) -> str:
-    """Return the solve rate with half of its interval, or with the other end of it where all or no rollouts are solved.
-
-    Of several evaluations it is that of the last one: a mean of before and after would say nothing.
-    """
-    is_series = row["phase"] == Phase.EVAL and row["solve_rate_last"] is not None
-    name = "solve_rate_last" if is_series else "solve_rate"
-    share, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
+    """Return the solve rate with half of its interval, or with the other end of it where all or no rollouts are
+    solved."""
+    share, low, high = row["solve_rate"], row["solve_rate_low"], row["solve_rate_high"]
     if low is None:
         return rate(share)
     # Half of the interval, in points.

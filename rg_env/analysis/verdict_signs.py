@@ -9,8 +9,8 @@ Invariant: with a verifier that looks at nothing but item and answer, and reward
 Not covered: a verifier that is wrong about every occurrence of an answer in the same way. evidence/signs.md has
 what each sign found.
 `jump` and `partial_alone` compare the steps of one run, so of several at once they say nothing.
-Memory grows with the number of steps, and with the words of those responses whose rewards differ although their answers
-are equal.
+Memory grows with the number of groups, and with the words of those responses whose rewards differ although their
+answers are equal.
 """
 
 from __future__ import annotations
@@ -154,9 +154,10 @@ class Association:
 
 @dataclass
 class StepFacts:
-    """One step of a task: the solve rate of each group, and the partial credit of its unsolved responses."""
+    """One step of a task: the solve rate of the groups of each question, by its id, and the partial credit of unsolved
+    responses."""
 
-    solve_rates: list[float] = field(default_factory=list)
+    solve_rates: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     partial: float = 0.0
     unsolved: int = 0
 
@@ -190,7 +191,7 @@ class TaskFacts:
             if len(rollouts) > 1:
                 self._note_stratum(group, rollouts, has_answer=bool(answer))
         if group.step is not None and scored:
-            self._note_step(self.steps[group.step], scored, config.solved_at)
+            self._note_step(self.steps[group.step], group, scored, config.solved_at)
 
     def _note_reference(
         self, group: GroupRecord, scored: Sequence[RolloutRecord], reference: str | None, solved_at: float
@@ -229,9 +230,12 @@ class TaskFacts:
             has_word = [float(word in of_text) for of_text in words]
             self.words[word].add(has_word, rewards)
 
-    def _note_step(self, facts: StepFacts, scored: Sequence[RolloutRecord], solved_at: float) -> None:
+    def _note_step(
+        self, facts: StepFacts, group: GroupRecord, scored: Sequence[RolloutRecord], solved_at: float
+    ) -> None:
         unsolved = [rollout.base_score for rollout in scored if rollout.base_score < solved_at]
-        facts.solve_rates.append(1 - len(unsolved) / len(scored))
+        question = group.item or group.uid or group.group_id
+        facts.solve_rates[question].append(1 - len(unsolved) / len(scored))
         facts.partial += sum(unsolved)
         facts.unsolved += len(unsolved)
 
@@ -313,7 +317,7 @@ def partial_alone(facts: TaskFacts, tests: int) -> Reading | None:
     if len(steps) < _STEPS_OF_TREND or len(facts.runs) > 1:
         return None
     partial = [facts.steps[step].partial / facts.steps[step].unsolved for step in steps]
-    solved = [_mean(facts.steps[step].solve_rates) for step in steps]
+    solved = [_mean(_rates([facts], [step])) for step in steps]
     quarter = len(steps) // 4
     first, last = _mean(partial[:quarter]), _mean(partial[-quarter:])
     has_risen = last - first >= _RISE
@@ -337,13 +341,13 @@ def phantoms(facts: TaskFacts) -> Reading | None:
 
 # -------------------------------------------------------------------------------------------------------- statistics
 def _change(tasks: Sequence[TaskFacts], before: Sequence[int], after: Sequence[int]) -> tuple[float, float]:
-    """Return the change of the mean solve rate of groups between two sets of steps, and its p-value."""
+    """Return the change of the mean solve rate of questions between two sets of steps, and its p-value."""
     early = _rates(tasks, before)
     late = _rates(tasks, after)
     if not early or not late:
         return 0.0, 1.0
     change = _mean(late) - _mean(early)
-    # Pooled over both, as if nothing had changed: then it is 0 only where all groups are equal.
+    # Pooled over both, as if nothing had changed: then it is 0 only where all questions are equal.
     pooled = [*early, *late]
     mean = _mean(pooled)
     variance = sum((rate - mean) ** 2 for rate in pooled) / len(pooled)
@@ -353,11 +357,16 @@ def _change(tasks: Sequence[TaskFacts], before: Sequence[int], after: Sequence[i
 
 
 def _rates(tasks: Sequence[TaskFacts], steps: Sequence[int]) -> list[float]:
-    result = []
+    """Return the solve rate of each question at these steps; a question in several groups is not several questions."""
+    result: list[float] = []
     for facts in tasks:
+        of_question = defaultdict[str, list[float]](list)
         for step in steps:
-            if step in facts.steps:
-                result += facts.steps[step].solve_rates
+            if step not in facts.steps:
+                continue
+            for question, rates in facts.steps[step].solve_rates.items():
+                of_question[question] += rates
+        result += map(_mean, of_question.values())
     return result
 
 

@@ -198,41 +198,41 @@ def signs(
     with spinner("scoring" if rescore else "reading"):
         result = find_signs(dump, score_again=rescore, workers=usable_cores())
     if as_json:
-        print_json([asdict(finding) for finding in result.findings])
+        print_json([asdict(sign) for sign in result.signs])
     else:
-        for finding in result.findings:
+        for sign in result.signs:
             since = ""
-            if finding.step is not None:
-                since = f", from step {finding.step}"
+            if sign.step is not None:
+                since = f", from step {sign.step}"
             p_value = ""
-            if finding.p is not None:
-                p_value = f" (p {finding.p:.1g})"
-            print_line(f"{finding.task}: {finding.sign}{since}")
-            print_line(f"  {finding.what}{p_value}.")
-            if finding.groups:
-                print_line(f"  groups: {', '.join(finding.groups)}")
+            if sign.p is not None:
+                p_value = f" (p {sign.p:.1g})"
+            print_line(f"{sign.task}: {sign.sign}{since}")
+            print_line(f"  {sign.what}{p_value}.")
+            if sign.groups:
+                print_line(f"  groups: {', '.join(sign.groups)}")
             print_line("")
-        if result.findings:
-            print_line(counted(len(result.findings), "finding"))
+        if result.signs:
+            print_line(counted(len(result.signs), "sign"))
         else:
             print_line("nothing found")
         print_line(
             f"{counted(result.responses, 'response')} read: {result.answers:,} with an answer, {result.think_blocks:,} "
             f"with a think block, {result.references:,} to an item whose reference answer is known"
         )
-        tasks = Counter(finding.sign for finding in result.findings)
+        tasks = Counter(sign.sign for sign in result.signs)
         tasks_with = []
         for name in NAMES:
             if rescore or name != SECOND_SCORING:  # else nobody has looked for it
                 tasks_with.append(f"{name} {tasks[name]}")
         print_line(f"tasks with each sign: {', '.join(tasks_with)}")
     print_remarks(dump)
-    raise typer.Exit(int(bool(result.findings)))
+    raise typer.Exit(int(bool(result.signs)))
 
 
 @dumps_app.command()
 def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
-    """Check every line of a dump, and its files against each other.
+    """Check every line of a dump, and its files against each other; of a single file only its lines.
 
     Exit code 1 if there are problems, 3 if the run could not write some groups.
 
@@ -251,6 +251,7 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
     ledger_lines, problems = result.records[FileKind.LEDGER], found.counts.total()
     if as_json:
         facts = {"good": result.good, "runs": result.runs, "texts": result.texts, "ledger_lines": ledger_lines}
+        facts["compared"] = result.compared
         findings = []
         for kind, place, text in found:
             advice = KINDS[kind].advice
@@ -265,6 +266,8 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
             print_line(f"… and {problems - len(found.kept)} more")
         kinds = ", ".join(f"{count} {kind}" for kind, count in found.counts.items())
         summary = "no problems found"
+        if not result.compared:
+            summary = f"no problems found within {counted(result.files, 'file')}"
         if problems:
             summary = f"{counted(problems, 'problem')} found ({kinds})"
         read = f"{counted(ledger_lines, 'ledger line')}, {counted(result.texts, 'text')}"

@@ -74,18 +74,18 @@ def stats(
     options: StatsOptions,
     against: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DUMP", help="Compare with this dump: differences with confidence intervals. Repeatable."),
+        typer.Option(metavar="DUMP", help="Subtract this dump: differences with confidence intervals. Repeatable."),
     ] = None,
 ) -> None:
     """Show solve rate, pass@k, score, format and lengths, by task or step.
 
-    With --against, the questions that both sides have are compared one by one. `rg-env dumps report` shows several runs
-    side by side.
+    Eval rows show the last evaluation of a run; --by step shows each. With --against, the first dump minus the other is
+    shown, over the questions that both have, one by one. `rg-env dumps report` shows several runs side by side.
 
-    Columns: solved ± half of its 95% interval, in eval rows of the last evaluation · first→last quarter of the training
-    steps, or evaluation · pass@k: one of k responses is solved · score before, reward after penalties · format: without
-    a violation · no signal: all rewards of a group are equal · cut off at the length limit · tokens ✓/✗: median length
-    of solved and unsolved responses.
+    Columns: solved ± half of its 95% interval · first→last quarter of the training steps, or evaluation · pass@k: one
+    of k responses is solved (groups with fewer are left out) · score before, reward after penalties · format: without a
+    violation · no signal: all rewards of a group are equal · cut off at the length limit · tokens ✓/✗: median length of
+    solved and unsolved responses.
 
     Examples:
       rg-env dumps stats runs/quickstart/dumps
@@ -181,7 +181,7 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
     import polars as pl
 
     from rg_env.analysis.comparison import compare, differing_tasks, flips, shared_questions
-    from rg_env.analysis.stats import key_columns, measure
+    from rg_env.analysis.stats import evaluation_steps, key_columns, measure
     from rg_env.analysis.tables import LEGEND, render_comparison
 
     with spinner("reading"):
@@ -206,11 +206,14 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
     if options.names:
         frames = [frame.filter(pl.col("measure").is_in(options.names)) for frame in frames]
     flipped = flips(this, that, unmatched=unmatched).rows(named=True)
-    title, title_other = _title(dump), _title(other)
+    evaluations, evaluations_other = (evaluation_steps(side).rows(named=True) for side in (this, that))
+    title, title_other = _title(dump, evaluations), _title(other, evaluations_other)
     if options.as_json:
         facts: dict[str, Any] = {
             "this": title,
             "other": title_other,
+            "evaluations_this": evaluations,
+            "evaluations_other": evaluations_other,
             "questions_this": questions,
             "questions_other": questions_other,
             "questions_shared": shared,
@@ -238,10 +241,17 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
         print_error(remark)
 
 
-def _title(side: "Dump") -> str:
-    """Name a side of a comparison by its runs and conditions."""
+def _title(side: "Dump", evaluations: Sequence[dict[str, Any]]) -> str:
+    """Name a side of a comparison by its runs, each with its evaluation that is compared, and by its conditions."""
+    words = []
+    for run_id, name in side.names.items():
+        words.append(name)
+        # Each once: several environments are mostly evaluated at the same step.
+        steps = {str(row["step"]): None for row in evaluations if row["run_id"] == run_id and row["step"] is not None}
+        if steps:
+            words.append(f"evaluation after step {' and '.join(steps)}")
     conditions = [condition.text for condition in side.conditions]
-    return ", ".join([*side.names.values(), *conditions])
+    return ", ".join([*words, *conditions])
 
 
 def _print_flips(flipped: Sequence[dict[str, Any]], limit: int) -> None:

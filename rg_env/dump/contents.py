@@ -71,19 +71,22 @@ class Finding(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of findings: what to do about one, and what is said of many."""
+    """A kind of findings: what to do about one, and what is said of many, after their number."""
 
     advice: str
-    many: str = ""
+    many: str
 
 
 KINDS = {
-    "no_ledger": Kind("look for the missing files; statistics are biased"),
-    "groups_missing": Kind("they are lost: the disk failed or was full"),
-    "lines_missing": Kind("look for the missing files of the ledger"),
-    "from_texts": Kind("look for the missing files of the ledger, or for a copy of the corrupt ones"),
-    "running": Kind("wait until it has ended"),
-    "no_regular_end": Kind("resume the run, or bear in mind that it did not end"),
+    "no_ledger": Kind("look for the missing files; statistics are biased", "runs have no ledger"),
+    "groups_missing": Kind("they are lost: the disk failed or was full", "runs could not write some groups"),
+    "lines_missing": Kind("look for the missing files of the ledger", "attempts of runs lack ledger lines"),
+    "from_texts": Kind(
+        "look for the missing files of the ledger, or for a copy of the corrupt ones",
+        "runs have groups that were counted from the texts",
+    ),
+    "running": Kind("wait until it has ended", "runs are being written now"),
+    "no_regular_end": Kind("resume the run, or bear in mind that it did not end", "runs were killed"),
     "damaged_line": Kind("readers skip it", "damaged lines were skipped"),
     "duplicate": Kind("it counts once; remove the copy", "lines are there more than once; each counts once"),
     "differs": Kind(
@@ -95,14 +98,19 @@ KINDS = {
         "exports have this group, statistics only if lines of the ledger are corrupt or missing",
         "groups in files with texts are not in the ledger",
     ),
-    "contradiction": Kind("find out who changed the files; `rg-env dumps rescore` shows what the numbers would be"),
-    "unknown_group": Kind("look for the missing file"),
-    "unfinished": Kind("resume the run; readers read it as it is"),
+    "contradiction": Kind(
+        "find out who changed the files; `rg-env dumps rescore` shows what the numbers would be",
+        "lines contradict themselves or another line",
+    ),
+    "unknown_group": Kind("look for the missing file", "trained groups are not in the ledger"),
+    "unfinished": Kind("resume the run; readers read it as it is", "files were left behind by killed runs"),
     "gap": Kind(
         "look for the missing files; a folder that was renamed while the run went on has them",
         "ranges of files are missing",
     ),
-    "manifest": Kind("restore it from a backup; without it the settings of the run are unknown"),
+    "manifest": Kind(
+        "restore it from a backup; without it the settings of the run are unknown", "manifests are not JSON objects"
+    ),
 }
 """The kinds of findings; the last five only from `validate`."""
 _NOT_COMPLETE = {"no_ledger", "groups_missing", "lines_missing", "from_texts", "running", "no_regular_end"}
@@ -141,7 +149,8 @@ class Findings:
                 lines.append(str(finding))
         for kind, count in self.counts.items():
             if count > _SHOWN:
-                lines.append(f"… {count:,} {KINDS[kind].many}; `rg-env dumps validate` lists them")
+                more = count - _SHOWN
+                lines.append(f"… and {more:,} more: {count:,} {KINDS[kind].many}; `rg-env dumps validate` lists them")
         return lines
 
 

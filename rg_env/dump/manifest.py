@@ -289,6 +289,19 @@ def missing_groups(manifest: Mapping[str, Any] | None) -> int:
     return missing
 
 
+def total_steps(manifest: Mapping[str, Any] | None) -> int | None:
+    """Return the number of training steps that a run was started for; None if the manifest does not say."""
+    noted = (manifest or {}).get("total_steps")
+    if isinstance(noted, int):
+        return noted
+    value: Any = manifest
+    for name in ("settings", "trainer", "max_training_steps"):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    if isinstance(value, int):
+        return value
+    return None
+
+
 def state_of(folders: Iterable[Path], run_id: str, manifest: Mapping[str, Any] | None) -> State:
     """Return how the last attempt of a run in these folders ended, as its manifest and its lock say."""
     held = [is_held(folder, run_id) for folder in folders]

@@ -46,11 +46,17 @@ _SHARES = ("penalty_factor", "score", "base_score", "raw_score", "tagged_score")
 class Validation:
     """What was read, by kind of file, and what was found; `remarks` say what could not be checked, which is no
     fault.
+
+    Attributes:
+        files: number of files that were read.
+        compared: whether files were compared with each other, so that missing ones are noticed.
     """
 
     findings: Findings = field(default_factory=Findings)
     remarks: list[str] = field(default_factory=list)
     runs: int = 0
+    files: int = 0
+    compared: bool = True
     records: Counter[FileKind] = field(default_factory=Counter)
 
     @property
@@ -73,11 +79,17 @@ def validate(*paths: str | Path) -> Validation:
         DumpError: a path has no dump, or a file cannot be opened.
         NewerSchemaError: a file needs a later version of rg_env.
     """
-    result = Validation()
-    are_folders = any(Path(path).is_dir() for path in paths)
+    result = Validation(compared=any(Path(path).is_dir() for path in paths))
     for run in open_run(*paths).runs:
         result.runs += 1
-        _check_run(run, result, compare=are_folders)
+        result.files += len(run.files)
+        _check_run(run, result, compare=result.compared)
+    if not result.compared:
+        folders = ", ".join(dict.fromkeys(str(Path(path).parent) for path in paths))
+        only = "only this file was checked: name its folder"
+        if result.files > 1:
+            only = "only these files were checked, each by itself: name their folder"
+        result.remarks.append(f"{only}, {folders}, to compare it with all files of the run")
     return result
 
 

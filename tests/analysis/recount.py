@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from backports import zstd
 
 from rg_env.analysis.estimates import t_quantile
@@ -22,7 +22,7 @@ from rg_env.scoring.types import Status
 Figures = dict[str, float | None]
 Member = tuple[GroupRecord, list[RolloutRecord]]
 Values = list[list[float]]
-"""What is measured, group by group."""
+"""What is measured, question by question."""
 
 UNBOUNDED = ("reward", "custom_reward", "published_score", "response_tokens")
 CATEGORIES = {"chain_sum": "arithmetic", "gcd": "arithmetic", "spell_backward": "algorithmic"}
@@ -90,22 +90,38 @@ def _as_record(line: dict[str, Any]) -> GroupRecord:
 
 
 def recount(groups: Sequence[GroupRecord], by: str) -> dict[tuple[Any, ...], Figures]:
-    groups = [msgspec.structs.replace(g, rollouts=counted) for g in groups if (counted := answered(g.rollouts))]
-    rows: dict[tuple[Any, ...], list[tuple[GroupRecord, list[RolloutRecord]]]] = defaultdict(list)
+    """The figures of one run's groups: of evaluations those of the last one, unless rows are by step."""
+    every: dict[tuple[Any, ...], list[Member]] = defaultdict(list)
+    shown: dict[tuple[Any, ...], list[Member]] = defaultdict(list)
+    latest = _latest(groups)
     for g in groups:
         parts: dict[tuple[Any, ...], list[RolloutRecord]] = defaultdict(list)
-        for r in g.rollouts:
+        for r in answered(g.rollouts):
             parts[(g.phase, g.environment, *keys_of(by, g, r))].append(r)
         for key, part in parts.items():
-            rows[key].append((g, part))
-    largest = max(len(g.rollouts) for g in groups)
-    return {key: _figures(members, largest) for key, members in rows.items()}
+            every[key].append((g, part))
+            if "step" in by.split(",") or g.phase == "train" or g.step == latest[g.environment]:
+                shown[key].append((g, part))
+    largest = max(len(rs) for members in shown.values() for _, rs in members)
+    return {key: _figures(members, largest) | _trend(every[key]) for key, members in shown.items()}
+
+
+def _latest(groups: Sequence[GroupRecord]) -> dict[str, int | None]:
+    """The step of the last evaluation in each environment; None if none has a step."""
+    steps: dict[str, set[int | None]] = defaultdict(set)
+    for g in groups:
+        if g.phase == "eval" and answered(g.rollouts):
+            steps[g.environment].add(g.step)
+    return {environment: max(found - {None}, default=None) for environment, found in steps.items()}
 
 
 def recount_kinds(groups: Sequence[GroupRecord]) -> dict[tuple[str, str, str, str], int]:
     """The number of rollouts of each phase and environment with each violation and each status."""
     found: dict[tuple[str, str, str, str], int] = defaultdict(int)
+    latest = _latest(groups)
     for g in groups:
+        if g.phase == "eval" and g.step != latest.get(g.environment):
+            continue
         for r in answered(g.rollouts):
             found[g.phase, g.environment, "status", r.status.value] += 1
             if r.violation:
@@ -115,43 +131,76 @@ def recount_kinds(groups: Sequence[GroupRecord]) -> dict[tuple[str, str, str, st
 
 def _figures(members: list[Member], largest: int) -> Figures:
     every = [r for _, rs in members for r in rs]
-    steps = sorted({g.step for g, _ in members if g.step is not None})
-    is_evaluation = any(g.phase == "eval" for g, _ in members)
-    quarter = 1 if is_evaluation else max(1, len(steps) // 4)
-    first, last = (steps[:quarter], steps[-quarter:]) if len(steps) >= 2 else ([], [])
-    found: Figures = {"groups": len(members), "rollouts": len(every), "steps": len(steps)}
+    evaluated = [g.step for g, _ in members if g.phase == "eval" and g.step is not None]
+    found: Figures = {"groups": len(members), "rollouts": len(every), "evaluation_step": max(evaluated, default=None)}
 
-    def clustered(name: str, values: Values, bounded: bool = True) -> None:
-        found.update(_with_interval(name, values, bounded))
+    def clustered(name: str, of: Callable[[GroupRecord, list[RolloutRecord]], list[Any]], bounded: bool = True) -> None:
+        found.update(_with_interval(name, _of_questions(members, of), bounded))
+
+    def of_scored(g: GroupRecord, rs: list[RolloutRecord]) -> list[bool]:
+        return [r.tagged_score > r.raw_score for r in rs if r.raw_score is not None and r.tagged_score is not None]
 
     for name in ("base_score", "raw_score", "tagged_score", "score", *UNBOUNDED):
-        values = [[x for r in rs if (x := getattr(r, name)) is not None] for _, rs in members]
-        clustered(f"mean_{name}", values, name not in UNBOUNDED)
-    clustered("solve_rate", [[_solved(r) for r in rs] for _, rs in members])
-    clustered("format_rate", [[not r.violation for r in rs if _own(g)] for g, rs in members])
-    clustered("truncated", [[r.truncated for r in rs if _own(g) or r.stop_reason] for g, rs in members])
-    clustered("solve_rate_first", [[_solved(r) for r in rs] for g, rs in members if g.step in first])
-    clustered("solve_rate_last", [[_solved(r) for r in rs] for g, rs in members if g.step in last])
+        known = partial(_known, name)
+        clustered(f"mean_{name}", known, name not in UNBOUNDED)
+    clustered("solve_rate", _all_solved)
+    clustered("format_rate", lambda g, rs: [not r.violation for r in rs if _own(g)])
+    clustered("truncated", lambda g, rs: [r.truncated for r in rs if _own(g) or r.stop_reason])
     for outcome in Outcome:
-        clustered(outcome.value, [[g.outcome is outcome] for g, _ in members])
-    clustered("no_signal", [[g.no_signal] for g, _ in members if g.phase == "train"])
-    partial = [[r.base_score for r in rs] for _, rs in members]
-    clustered("partial_credit_only", [[0 < max(s) < 0.99] for s in partial])
-    for k in {1, 2, 4, largest} & set(range(1, largest + 1)):
-        tries = [[any(c) for c in combinations([_solved(r) for r in rs], k)] for _, rs in members if len(rs) >= k]
-        clustered(f"pass_at_{k}", [[sum(t) / len(t)] for t in tries])
-    clustered("solve_given_format", [[_solved(r) for r in rs if _own(g) and not r.violation] for g, rs in members])
+        clustered(outcome.value, lambda g, rs, outcome=outcome: [g.outcome is outcome])
+    clustered("no_signal", lambda g, rs: [g.no_signal] if g.phase == "train" else [])
+    clustered("partial_credit_only", lambda g, rs: [0 < max(r.base_score for r in rs) < 0.99])
+    clustered("solve_given_format", lambda g, rs: [_solved(r) for r in rs if _own(g) and not r.violation])
     failed = ("timeout", "crashed", "error")
-    clustered("scorer_failures", [[r.status.value in failed for r in rs if _own(g)] for g, rs in members])
-    clustered("rejected", [[r.status.value == "rejected" for r in rs if _own(g)] for g, rs in members])
-    clustered("penalized", [[r.score < r.base_score for r in rs if _own(g)] for g, rs in members])
-    scored = [[r for r in rs if r.raw_score is not None and r.tagged_score is not None] for _, rs in members]
-    clustered("tagged_wins", [[r.tagged_score > r.raw_score for r in rs] for rs in scored])
+    clustered("scorer_failures", lambda g, rs: [r.status.value in failed for r in rs if _own(g)])
+    clustered("rejected", lambda g, rs: [r.status.value == "rejected" for r in rs if _own(g)])
+    clustered("penalized", lambda g, rs: [r.score < r.base_score for r in rs if _own(g)])
+    clustered("tagged_wins", of_scored)
+    for k in {1, 2, 4, 8, largest} & set(range(1, largest + 1)):
+        clustered(f"pass_at_{k}", partial(_pass_at, k))
+        left_out = sum(len(rs) < k for _, rs in members)
+        found[f"pass_at_{k}_left_out"] = left_out
+        if left_out / len(members) > 0.1 + 1e-12:
+            found |= dict.fromkeys((f"pass_at_{k}", f"pass_at_{k}_low", f"pass_at_{k}_high"))
     for name, right in (("right", True), ("wrong", False)):
         tokens = [r.response_tokens for r in every if _solved(r) is right and r.response_tokens is not None]
         for p in (10, 50, 90):
             found[f"tokens_{name}_p{p}"] = _percentile(tokens, p)
     return found
+
+
+def _trend(members: list[Member]) -> Figures:
+    """Over all evaluations, and all steps of training."""
+    steps = sorted({g.step for g, _ in members if g.step is not None})
+    is_evaluation = any(g.phase == "eval" for g, _ in members)
+    quarter = 1 if is_evaluation else max(1, len(steps) // 4)
+    found: Figures = {"steps": len(steps)}
+    for name, of_steps in (("first", steps[:quarter]), ("last", steps[-quarter:])):
+        of_quarter = [(g, rs) for g, rs in members if g.step in of_steps and len(steps) >= 2]
+        found |= _with_interval(f"solve_rate_{name}", _of_questions(of_quarter, _all_solved))
+    return found
+
+
+def _of_questions(members: list[Member], of: Callable[[GroupRecord, list[RolloutRecord]], list[Any]]) -> Values:
+    """What is measured of the groups, question by question: the same question in several groups is one."""
+    values: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for g, rs in members:
+        values[g.task, g.item or g.uid or g.group_id] += of(g, rs)
+    return list(values.values())
+
+
+def _known(name: str, g: GroupRecord, rs: list[RolloutRecord]) -> list[float]:
+    return [x for r in rs if (x := getattr(r, name)) is not None]
+
+
+def _all_solved(g: GroupRecord, rs: list[RolloutRecord]) -> list[bool]:
+    return [_solved(r) for r in rs]
+
+
+def _pass_at(k: int, g: GroupRecord, rs: list[RolloutRecord]) -> list[float]:
+    """The share of all draws of k responses in which one is solved; nothing of a group with fewer."""
+    draws = [any(draw) for draw in combinations([_solved(r) for r in rs], k)]
+    return [sum(draws) / len(draws)] if draws else []
 
 
 def _own(g: GroupRecord) -> bool:
@@ -171,7 +220,7 @@ def _percentile(values: Sequence[float], p: int) -> float | None:
     return low + (high - low) * (position - math.floor(position))
 
 
-def _with_interval(name: str, values: Values, bounded: bool) -> Figures:
+def _with_interval(name: str, values: Values, bounded: bool = True) -> Figures:
     clusters = [cluster for cluster in values if cluster]
     count = sum(map(len, clusters))
     if not count:

@@ -41,8 +41,13 @@ def test_rows_agree_with_a_plain_recount_of_shared_questions(tmp_path_factory, t
 
 
 def _by_question(members):
+    """The rollouts of each question with an id; of evaluations, those of the last one."""
+    steps = {g.step for g in members if g.phase == "eval" and answered(g.rollouts)}
+    last = max(steps - {None}, default=None)
     found = defaultdict(list)
     for g in members:
+        if not g.item or (g.phase == "eval" and g.step != last):
+            continue
         for r in answered(g.rollouts):
             found[g.phase, g.task, g.item].append(float(r.base_score >= 0.99))
     return found
@@ -84,6 +89,31 @@ def test_several_evaluations_of_a_question_are_one_question(tmp_path):
     b = ledger_rows(tmp_path / "b", [group(k, [0.0], item=f"q{k}") for k in range(4)])
     (row,) = compare(a, b).filter(measure="solve_rate").iter_rows(named=True)
     assert (row["questions"], row["difference"]) == (4, 1.0)
+
+
+def test_of_evaluations_the_last_one_of_each_side_is_compared_unless_rows_are_by_step(tmp_path):
+    scores = {"a": {0: 0.0, 8: 0.5}, "b": {0: 0.0, 30: 0.5, 60: 1.0}}
+    sides = []
+    for name, of_step in scores.items():
+        made = [
+            group(f"{s}-{k}", [score], item=f"q{k}", phase="eval", step=s)
+            for s, score in of_step.items()
+            for k in range(4)
+        ]
+        sides.append(ledger_rows(tmp_path / name, made))
+    (row,) = compare(*sides).filter(measure="mean_base_score").iter_rows(named=True)
+    assert (row["this"], row["other"], row["difference"], row["questions"]) == (0.5, 1.0, -0.5, 4)
+    (row,) = compare(*sides, "step").filter(measure="mean_base_score").iter_rows(named=True)
+    assert (row["step"], row["this"], row["other"]) == (0, 0.0, 0.0)
+
+
+def test_pass_at_k_of_few_questions_is_not_compared(tmp_path):
+    sides = []
+    for name in "ab":
+        made = [group(k, [1.0, 0.0] * (4 if k < 8 else 2), phase="eval") for k in range(10)]
+        sides.append(ledger_rows(tmp_path / name, made))
+    assert {"pass_at_4", "solve_rate"} <= {*compare(*sides)["measure"]}
+    assert "pass_at_8" not in {*compare(*sides)["measure"]}
 
 
 def test_only_shared_questions_count_and_none_without_an_id_or_of_another_task(tmp_path):

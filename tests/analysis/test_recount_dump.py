@@ -1,4 +1,5 @@
-"""`stats --json` of dumps equals a recount in plain Python: of the sample, and of what crashes and copies leave."""
+"""`stats --json` of dumps equals a recount in plain Python: of the sample, of what crashes and copies leave, of several
+evaluations of repeated questions, and of an import."""
 
 from __future__ import annotations
 
@@ -86,10 +87,39 @@ def only_corrupt_files(folder):
         path.write_bytes(b"\0" * 100)
 
 
+def evaluated(folder):
+    """Questions stand in the data set once or several times, and of some responses are missing."""
+    members = []
+    for step in (0, 4, 8):
+        for k in range(24):
+            scores = [float((k + step + n) % 3 == 0) for n in range(8 - (k % 12 == 0))]
+            for phase in ("train", "eval"):
+                members.append(group(f"{step}-{k}", scores, item=f"q{k % 7}", step=step, phase=phase, task="gcd"))
+    _write(folder, members)
+
+
+def imported(folder):
+    """SkyRL's evaluations: lists of rewards, prompts of one, two and four responses, a score that is unknown."""
+    source = folder.parent / "dumped_evals"
+    for step in (5, 10):
+        rows = []
+        for k in range(12):
+            for n in range(1 + k % 2 + 2 * (k % 4 == 0)):
+                score = [0.0, float((k + n + step) % 2)] if k != 3 else None
+                rows.append({"input_prompt": f"What is {k}?", "output_response": f"{n}", "score": score} | _SKYRL)
+        path = source / f"global_step_{step}_evals" / "gsm8k.jsonl"
+        path.parent.mkdir(parents=True)
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = CliRunner().invoke(app, ["dumps", "import", "skyrl", str(source), "--out", str(folder)])
+    assert done.exit_code == 0
+
+
+_SKYRL = {"stop_reason": "stop", "env_class": "gsm8k", "env_extras": {}, "data_source": "gsm8k"}
 INCOMPLETE = (killed, missing_file, one_corrupt_file, only_corrupt_files)
+MADE = [sample, resumed, repeated_rsync, two_copies, evaluated, imported, *INCOMPLETE]
 
 
-@pytest.mark.parametrize("make", [sample, resumed, repeated_rsync, two_copies, *INCOMPLETE])
+@pytest.mark.parametrize("make", MADE)
 @pytest.mark.parametrize("by", ["task", "step"])
 def test_statistics_equal_a_plain_recount(make, by, tmp_path):
     folder = tmp_path / "dump"

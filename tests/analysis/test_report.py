@@ -303,7 +303,7 @@ def test_damaged_ledger_lines_are_no_groups_of_the_report_and_said(tmp_path):
     assert statistics(open_run(path).scan())["groups"].to_list() == [len(left)]
     notes = report.summary["notes"]
     assert sum(note.endswith("; skipped.") for note in notes) == 3
-    assert "… 24 damaged lines were skipped; `rg-env dumps validate` lists them." in notes
+    assert "… and 21 more: 24 damaged lines were skipped; `rg-env dumps validate` lists them." in notes
 
 
 def test_open_hands_the_file_to_a_browser_or_says_that_there_is_none(dump, tmp_path, monkeypatch):

@@ -60,13 +60,13 @@ def test_the_last_evaluations_are_compared_over_the_questions_that_both_have(dum
         assert (value["low"], value["high"]) == pytest.approx((row["solve_rate_low"], row["solve_rate_high"]))
         recount = [score for scores in SCORES[run_id] for score in scores]
         assert value["value"] == pytest.approx(sum(recount) / len(recount))
-    sides = [measure(parts[run_id], to_match=True) for run_id in (OTHER_RUN, RUN_ID)]
+    sides = [measure(parts[run_id], to_match=True) for run_id in (RUN_ID, OTHER_RUN)]
     expected = compare(*sides, "phase", unmatched=["gcd"]).filter(measure="solve_rate").row(0, named=True)
     none, difference = solved["differences"]
     assert none is None
     assert difference == pytest.approx({name: expected[name] for name in difference})
     assert difference["questions"] == 2  # those of gcd are other questions
-    assert difference["difference"] == pytest.approx(0.25)
+    assert difference["difference"] == pytest.approx(-0.25)  # the first run minus the second
 
 
 def test_tasks_whose_options_differ_and_training_have_no_difference(report):

@@ -56,7 +56,7 @@ def played(policy: Policy, folder, scorer):
 
 def test_a_policy_that_does_not_reason_is_found_with_evidence(tmp_path, scorer):
     dump = played(lambda item, number: honest(item, number).replace("I look at it.", "\n"), tmp_path, scorer)
-    found = find_signs(dump).findings
+    found = find_signs(dump).signs
     assert {(finding.task, finding.sign) for finding in found} == {(task, "no reasoning") for task in TASKS}
     ids = {group.group_id for group in dump.groups()}
     assert all(finding.groups and set(finding.groups) <= ids for finding in found)
@@ -72,10 +72,10 @@ def shifted(one: GroupRecord) -> GroupRecord:
 
 def test_scores_that_a_second_scoring_does_not_give_are_found(tmp_path, scorer):
     sound = played(honest, tmp_path / "sound", scorer)
-    assert find_signs(sound, score_again=20).findings == []
+    assert find_signs(sound, score_again=20).signs == []
     groups = [shifted(one) if one.step >= 4 else one for one in sound.groups()]
     broken = dump_of(tmp_path / "broken", groups, RGDumpConfig())
-    found = [finding for finding in find_signs(broken, score_again=40).findings if finding.sign == SECOND_SCORING]
+    found = [finding for finding in find_signs(broken, score_again=40).signs if finding.sign == SECOND_SCORING]
     assert {finding.task for finding in found} == set(TASKS)
     assert min(finding.step for finding in found) == 4
     # The same groups again, whatever the order of the files.
@@ -86,25 +86,25 @@ def test_scores_that_a_second_scoring_does_not_give_are_found(tmp_path, scorer):
 @pytest.mark.parametrize("name", LABELED)
 def test_each_run_of_the_laboratory_has_the_signs_of_its_fault(name):
     expected = {sign for sign in LABELED[name] if sign != SECOND_SCORING}
-    assert {finding.sign for finding in find_signs(open_run(LAB / name)).findings} == expected
+    assert {finding.sign for finding in find_signs(open_run(LAB / name)).signs} == expected
     assert bool(expected) == (not name.startswith("clean"))
 
 
 def test_a_poisoned_verifier_gives_other_scores_the_second_time():
-    findings = find_signs(open_run(LAB / "poisoned-3"), score_again=30).findings
-    (first, *_) = [finding for finding in findings if finding.sign == SECOND_SCORING]
+    found = find_signs(open_run(LAB / "poisoned-3"), score_again=30).signs
+    (first, *_) = [sign for sign in found if sign.sign == SECOND_SCORING]
     assert first.step is not None
     assert 10 <= first.step <= 13
     assert first.share < 1
 
 
 def test_an_honest_policy_that_is_mostly_right_has_no_finding(tmp_path, scorer):
-    assert find_signs(played(honest, tmp_path, scorer)).findings == []
+    assert find_signs(played(honest, tmp_path, scorer)).signs == []
 
 
 @pytest.mark.parametrize("run", HONEST, ids=lambda path: path.name)
 def test_an_honest_training_run_has_no_finding(run):
-    assert find_signs(open_run(run)).findings == []
+    assert find_signs(open_run(run)).signs == []
     assert CliRunner().invoke(app, ["dumps", "signs", str(run)]).exit_code == 0
 
 
@@ -116,7 +116,7 @@ def test_the_same_number_is_the_same_answer(reference, wins, tmp_path):
     rollouts = [rollout(1.0, k, conversation=conversation, answer="0.0000") for k in range(4)]
     entry = json.dumps({"question": "Q", "answer": reference})
     write_texts(tmp_path, [group(uid, rollouts, entry=entry) for uid in range(12)])
-    assert [one.sign for one in find_signs(open_run(tmp_path)).findings] == ["one answer wins"] * wins
+    assert [one.sign for one in find_signs(open_run(tmp_path)).signs] == ["one answer wins"] * wins
 
 
 def test_an_answer_that_scoring_corrects_is_not_an_unpaid_right_one(tmp_path):
@@ -135,7 +135,7 @@ def test_an_answer_that_scoring_corrects_is_not_an_unpaid_right_one(tmp_path):
             rollouts.append(rollout(score, repetition, conversation=conversation, answer=answer))
         groups.append(group(number, rollouts, task="syllogism", entry=entry))
     write_texts(tmp_path, groups)
-    assert find_signs(open_run(tmp_path)).findings == []
+    assert find_signs(open_run(tmp_path)).signs == []
 
 
 def test_the_command_names_each_sign_and_its_groups(tmp_path):
@@ -147,7 +147,7 @@ def test_the_command_names_each_sign_and_its_groups(tmp_path):
     done = audit()
     assert done.exit_code == 1
     assert "chain_sum: one answer wins" in done.stdout and group(0).group_id in done.stdout
-    assert "\n1 finding\n12 responses read: 12 with an answer" in done.stdout
+    assert "\n1 sign\n12 responses read: 12 with an answer" in done.stdout
     looked_for = [name for name in NAMES if name != SECOND_SCORING]
     assert all(f"{name} {int(name == 'one answer wins')}" in done.stdout for name in looked_for)
     assert SECOND_SCORING not in done.stdout
@@ -172,10 +172,10 @@ def test_a_condition_decides_which_phase_is_examined(tmp_path, phase):
     """The example of the command's help."""
     _not_reasoning(tmp_path, phase)
     examined = find_signs(open_run(tmp_path).where(["phase = 'eval'"]))
-    assert [finding.sign for finding in examined.findings] == ["no reasoning"]
+    assert [finding.sign for finding in examined.signs] == ["no reasoning"]
     assert examined.responses == 120
     without = find_signs(open_run(tmp_path))
-    assert [finding.sign for finding in without.findings] == (["no reasoning"] if phase == "eval" else [])
+    assert [finding.sign for finding in without.signs] == (["no reasoning"] if phase == "eval" else [])
     assert without.responses == 120, "those of the other phase were not examined"
 
 

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import math
+import random
 
+import msgspec
+import polars as pl
 import pytest
 from hypothesis import assume, given, settings
 
@@ -17,7 +20,7 @@ from rg_env.scoring.types import Status
 from tests.analysis.recount import recount, recount_kinds
 from tests.analysis.reports import Report
 from tests.analysis.samples import groups, ledger_dump, ledger_rows, write_ledger, write_texts
-from tests.dump.records import RUN_ID, group, manifest, rollout
+from tests.dump.records import RUN_ID, group, manifest, rollout, violating
 
 
 @settings(max_examples=3)
@@ -88,7 +91,7 @@ def test_what_solved_means_follows_from_the_group_else_from_the_call_else_from_t
     dump = ledger_dump(tmp_path, made)
     assert statistics(dump)["solve_rate"].to_list() == [1.0, 0.0]
     (row,) = statistics(dump, solved_at=0.5).filter(environment="rg_dump").iter_rows(named=True)
-    assert (row["solve_rate"], row["pass_at_2"]) == (2 / 3, 1.0)
+    assert (row["solve_rate"], row["pass_at_1"]) == (2 / 3, 0.75)
     write_manifest(tmp_path, RUN_ID, manifest(solved_at=0.4))
     write_manifest(tmp_path, RUN_ID, manifest(solved_at=0.7) | {"attempt": 2})
     dump = open_run(tmp_path)
@@ -98,6 +101,70 @@ def test_what_solved_means_follows_from_the_group_else_from_the_call_else_from_t
     ours = next(section["headline"] for section in of_report.summary["sections"] if section["environment"] == "rg_dump")
     assert (ours["solve_rate"], ours["solved_at"]) == (round(2 / 3, 7), [0.4, 0.7])
     assert [shown["solved_at"] for shown in of_report.groups] == [0.4, 0.4, 0.7]
+
+
+def test_every_figure_of_an_evaluation_is_of_the_last_one_but_for_the_trend(tmp_path):
+    """The first evaluation has another format, and pays nothing."""
+    members = [group(f"0-{k}", [violating(0), violating(1)], phase="eval", step=0) for k in range(6)]
+    members += [group(f"8-{k}", [1.0, 0.0], phase="eval", step=8) for k in range(4)]
+    members += [group(f"t-{k}", [1.0, 1.0], step=9) for k in range(3)]
+    found = measure(ledger_rows(tmp_path, members))
+    row = statistics(found, "phase").row(0, named=True)
+    last = statistics(found, "step").row(1, named=True)
+    assert (row["groups"], row["evaluation_step"], row["format_rate"], row["solve_rate_first"]) == (4, 8, 1.0, 0.0)
+    trend = {"steps", "solve_rate_first", "solve_rate_last", "solve_rate_change"}
+    for name, value in row.items():
+        if name.removesuffix("_low").removesuffix("_high") not in trend:
+            assert value == last[name], name
+    assert counts(found)["value"].to_list() == ["ok", "ok"]
+    assert statistics(found, "phase").row(1, named=True)["evaluation_step"] is None
+
+
+def test_a_question_in_many_rows_is_as_much_as_one_with_many_samples(tmp_path):
+    """AIME as verl has it: every question stands in it 32 times. Ten questions, of which the policy solves five."""
+    often = [group(f"{k}-{n}", [float(k < 5)], item=f"q{k}", phase="eval") for k in range(10) for n in range(32)]
+    sampled = [group(k, [float(k < 5)] * 32, item=f"q{k}", phase="eval") for k in range(10)]
+    old = [msgspec.structs.replace(g, item="", uid=f"u{g.item}") for g in often]  # the id of the prompt
+    rows = []
+    for name, members in (("often", often), ("sampled", sampled), ("old", old)):
+        dump = ledger_dump(tmp_path / name, members)
+        rows += statistics(dump).rows(named=True)
+        headline = Report(build_report(dump)).summary["sections"][0]["headline"]
+        assert headline["solve_rate_high"] == pytest.approx(rows[-1]["solve_rate_high"], abs=1e-6)
+    for name in ("solve_rate", "solve_rate_low", "solve_rate_high", "mean_reward_low"):
+        assert rows[0][name] == pytest.approx(rows[1][name]) == rows[2][name], name
+    assert (rows[0]["solve_rate_high"] - rows[0]["solve_rate_low"]) / 2 == pytest.approx(0.30, abs=0.005)
+    assert (rows[0]["groups"], rows[1]["groups"]) == (320, 10)
+    assert rows[0]["pass_at_1_low"] == pytest.approx(rows[1]["pass_at_1_low"])
+
+
+def test_intervals_of_repeated_questions_cover_the_truth(tmp_path):
+    """Simulated: each of 30 questions stands in eight rows, with a solve rate drawn from a beta distribution."""
+    draw, runs = random.Random(5), 300
+    simulated = []
+    for run in range(runs):
+        for question in range(30):
+            rate = draw.betavariate(0.5, 0.5)
+            simulated += [(f"t{run}", f"{run}-{question}", float(draw.random() < rate)) for _ in range(8)]
+    rows = pl.DataFrame(simulated, ["task", "item", "base_score"], orient="row").with_row_index("group_id")
+    template = ledger_rows(tmp_path, [group(phase="eval")]).collect().head(1).drop(rows.columns)
+    rows = rows.with_columns(pl.col("group_id").cast(pl.String)).join(template, how="cross")
+    found = statistics(rows)
+    low, high = found["solve_rate_low"], found["solve_rate_high"]
+    assert found.height == runs
+    assert 0.92 <= ((low <= 0.5) & (high >= 0.5)).mean() <= 0.98
+    # Rows that are taken for independent: what clustering is for.
+    naive = (found["solve_rate"] - 0.5).abs() <= 1.96 * (0.25 / 240) ** 0.5
+    assert naive.mean() < 0.75
+
+
+@pytest.mark.parametrize(("with_eight", "known"), [(8, False), (9, True), (10, True)])
+def test_pass_at_k_needs_nine_tenths_of_the_groups(tmp_path, with_eight, known):
+    members = [group(k, [1.0] + [0.0] * (7 if k < with_eight else 3)) for k in range(10)]
+    (row,) = statistics(ledger_rows(tmp_path, members)).iter_rows(named=True)
+    assert (row["pass_at_8"], row["pass_at_8_low"] is not None) == (1.0 if known else None, known)
+    assert (row["pass_at_8_left_out"], row["pass_at_4_left_out"]) == (10 - with_eight, 0)
+    assert row["pass_at_4"] is not None
 
 
 def test_runs_are_kept_apart_in_the_order_read(tmp_path):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 
+import polars as pl
 import pytest
 from rich.console import Console
 
@@ -101,8 +102,9 @@ def test_details_have_every_figure(rows):
     frame = statistics(rows, "phase")
     text = printed(*render_details(frame, {}, {}))
     for name, value in frame.row(0, named=True).items():
-        if value is not None and not name.endswith(("_low", "_high")):
+        if value is not None and not name.endswith(("_low", "_high", "_left_out")):
             assert name in text or name in ("run_id", "phase", "environment")
+    assert "pass_at_4_left_out" in text and "pass_at_2_left_out" not in text
 
 
 def test_a_comparison_has_totals_first_and_fits_80_columns(rows, tmp_path):
@@ -137,8 +139,9 @@ def test_several_runs_have_sections_in_their_order_with_their_names(tmp_path):
 
 
 def test_counts_are_shown_where_something_is_wrong(rows, tmp_path):
-    lines = [line.split() for line in printed(render_counts(counts(measure(rows)), {})).splitlines()]
-    assert lines[2:] == [["eval"], ["no_answer", "4", "25.0%"], [], ["train"], ["no_answer", "4", "25.0%"]]
+    measured = measure(rows.filter(pl.col("step") < 6))
+    lines = [line.split() for line in printed(render_counts(counts(measured), {})).splitlines()]
+    assert lines[2:] == [["eval"], ["no_answer", "1", "50.0%"], [], ["train"], ["no_answer", "4", "33.3%"]]
     assert render_counts(counts(measure(ledger_rows(tmp_path / "good", [group(0, [1.0])]))), {}) is None
 
 
@@ -165,11 +168,22 @@ def test_the_row_of_evaluations_shows_the_last_one(tmp_path):
     members = [
         group(f"{step} {k}", values, step=step, phase="eval") for step, values in scores.items() for k in range(4)
     ]
-    row = statistics(ledger_rows(tmp_path, members), "phase")
-    assert row["solve_rate"][0] == 0.5
-    text = printed(render_table(row))
+    rows = ledger_rows(tmp_path, members)
+    text = printed(render_table(statistics(rows, "phase")))
+    assert "eval after step 10" in text
     assert "100% ≥" in text
     assert "0%→100%" in text
+    by_step = printed(render_table(statistics(rows, "step"), totals=statistics(rows, "phase"))).splitlines()
+    assert [line.split()[:2] for line in by_step[3:]] == [["eval", "after"], ["0", "4"], ["5", "4"], ["10", "4"]]
+
+
+def test_pass_at_k_is_of_the_largest_k_that_nearly_all_groups_have(tmp_path):
+    """Of ten groups, one of eight says nothing about eight tries; one of seven does not hide them."""
+    few = [group(0, [1.0] + [0.0] * 7), *(group(k, [0.0] * 4) for k in range(1, 10))]
+    text = printed(render_table(statistics(ledger_rows(tmp_path / "few", few))))
+    assert "5% @4 " in text and "out" not in text
+    most = [group(0, [1.0] * 7), *(group(k, [float(k < 4)] * 8) for k in range(1, 10))]
+    assert "33% @8 (1 out)" in printed(render_table(statistics(ledger_rows(tmp_path / "most", most))))
 
 
 def test_the_headline_says_every_group_only_if_the_manifest_says_that_the_run_ended_whole(tmp_path):

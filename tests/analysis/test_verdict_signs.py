@@ -125,6 +125,19 @@ def test_a_jump_of_one_task_is_found_at_its_step_and_not_in_the_others():
     assert 11 <= readings["counting", signs.JUMP].step <= 13
 
 
+@pytest.mark.parametrize(("questions", "is_found"), [(30, True), (1, False)])
+def test_a_question_in_many_rows_makes_no_jump(questions, is_found):
+    """Thirty groups of a step are unsolved before step 6 and solved from there on, as one question is by chance."""
+    facts = {"gcd": TaskFacts(), "lcm": TaskFacts()}
+    for step in range(12):
+        for number in range(30):
+            item = f"{step}-{number % questions}"  # other questions at each step
+            score = float(step >= 6)
+            facts["gcd"].note(group(f"{step}-{number}", [score] * 4, step=step, item=item), CONFIG, reference=None)
+            facts["lcm"].note(group(f"{step}-{number}", [1.0, 0.0], step=step, item=item), CONFIG, reference=None)
+    assert (("gcd", signs.JUMP) in found(facts)) == is_found
+
+
 def test_partial_credit_that_rises_alone_is_found():
     readings = found(simulated(closer))
     assert 10 <= readings["spelling", signs.PARTIAL].step <= 14
@@ -171,7 +184,7 @@ def test_the_command_names_what_the_steps_of_a_run_show(tmp_path):
             metrics = {CANARIES: 32.0, CANARY_FAILURES: share, EQUAL: 0.32 * step}
             writer.submit([StepRecord(RUN_ID, 1, step, list(metrics), list(metrics.values()))])
     result = find_signs(open_run(tmp_path))
-    assert [(finding.sign, finding.step) for finding in result.findings] == [("canaries fail", 2), ("collapse", 3)]
+    assert [(finding.sign, finding.step) for finding in result.signs] == [("canaries fail", 2), ("collapse", 3)]
     done = CliRunner().invoke(app, ["dumps", "signs", str(tmp_path)])
     assert "all tasks: canaries fail, from step 2\n" in done.stdout
     assert "the verifier was wrong about 24 of 96 answers whose score was known." in done.stdout

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 
 import pytest
 from typer.testing import CliRunner
 
+from rg_env.analysis.report import build_report
 from rg_env.cli import app
 from rg_env.dump import DumpWriter, FileKind, open_run, to_line, write_manifest
 from rg_env.dump.files import batch_name
 from rg_env.dump.schema import StepRecord
 from rg_env.errors import RGEnvError
+from tests.analysis.reports import Report
 from tests.analysis.samples import write_ledger
 from tests.documents import ROOT
 from tests.dump.records import RUN_ID, group
@@ -68,6 +71,74 @@ def test_two_runs(folder, tmp_path):
     (total,) = (row for row in shown["rows"] if row["measure"] == "solve_rate" and "task" not in row)
     assert (total["difference"], total["questions"], shown["questions_shared"]) == (-0.5, 8, 8)
     assert {row["task"] for row in shown["rows"] if "task" in row} == {"gcd"}
+
+
+PAIRS = {
+    "first minus a long run": ((0, 4, 8), (0, 20, 40, 60), 40),
+    "another number of questions": ((0, 10), (0, 5, 10), 25),
+    "an evaluation of a model": ((0, 30, 60), (None,), 40),
+}
+
+
+def evaluated(folder, run_id, steps, questions, seed):
+    """A run whose solve rate rises with each evaluation; questions have one or two groups of unequal size."""
+    draw = random.Random(seed)
+    made = [group("t", [1.0, 0.0], run_id=run_id, step=1)]
+    for number, step in enumerate(steps):
+        for k in range(questions):
+            for copy in range(1 + k % 2):
+                scores = [float(draw.random() < 0.2 + 0.2 * number) for _ in range(2 + k % 3)]
+                place = {"phase": "eval", "step": step, "call": number, "run_id": run_id}
+                made.append(group(f"{number}-{k}-{copy}", scores, item=f"q{k}", task=("gcd", "lcm")[k % 2], **place))
+    write_manifest(folder, run_id, {"attempt": 1, "model": run_id})
+    write_ledger(folder, made, run_id)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_difference_of_two_runs_is_that_of_the_report(tmp_path, pair):
+    steps, steps_other, questions = PAIRS[pair]
+    for seed, (name, evaluations, number) in enumerate((("a", steps, 40), ("b", steps_other, questions))):
+        (tmp_path / name).mkdir()
+        evaluated(tmp_path / name, name, evaluations, number, seed)
+    shown = json.loads(stats(tmp_path / "a", "--against", tmp_path / "b", "--json").stdout)
+    report = Report(build_report(open_run(tmp_path / "a", tmp_path / "b"))).summary["comparisons"][0]
+    compared = {(row.get("task", ""), row["measure"]): row for row in shown["rows"] if row["phase"] == "eval"}
+    of_report = {("", row["measure"]): row["differences"][1] for row in report["totals"]}
+    of_report |= {(row["task"], "solve_rate"): row["differences"][1] for row in report["tasks"]}
+    assert {("", "solve_rate"), ("gcd", "solve_rate"), ("lcm", "solve_rate")} <= set(of_report)
+    for key, difference in of_report.items():
+        assert difference == pytest.approx({name: compared[key][name] for name in difference}, abs=1e-6), key
+    # And of `stats A B`, where both have the same questions.
+    rates = [
+        row["solve_rate"]
+        for row in json.loads(stats(tmp_path / "a", tmp_path / "b", "--by", "phase", "--json").stdout)
+        if row["phase"] == "eval"
+    ]
+    total = compared["", "solve_rate"]
+    assert total["this"] == pytest.approx(rates[0]) or questions < 40
+    assert total["difference"] == pytest.approx(total["this"] - total["other"])
+    assert report["steps"] == [steps[-1], steps_other[-1]]
+
+
+def test_a_comparison_names_the_evaluations_and_takes_conditions_and_steps(tmp_path):
+    for name, steps in (("a", (0, 8)), ("b", (0, 30, 60))):
+        (tmp_path / name).mkdir()
+        evaluated(tmp_path / name, name, steps, 10, 0)
+    sides = (tmp_path / "a", "--against", tmp_path / "b")
+    done = stats(*sides)
+    assert done.stdout.splitlines()[:2] == [
+        "this:  a (a), evaluation after step 8",
+        "other: b (b), evaluation after step 60",
+    ]
+    assert "this − other" in done.stdout
+    shown = json.loads(stats(*sides, "--where", "phase = 'eval' AND step < 60", "--json").stdout)
+    assert shown["other"] == "b (b), evaluation after step 30, phase = 'eval' AND step < 60"
+    assert shown["evaluations_other"] == [{"run_id": "b", "environment": "rg_dump", "step": 30}]
+    by_step = json.loads(stats(*sides, "--by", "step", "--json", "--columns", "solve_rate").stdout)["rows"]
+    assert [(row["phase"], row.get("step")) for row in by_step if row["phase"] == "eval"] == [
+        ("eval", None),
+        ("eval", 0),
+    ]
 
 
 def test_the_questions_that_only_one_side_solves_are_listed(tmp_path):

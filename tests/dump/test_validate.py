@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import tracemalloc
 
@@ -11,7 +13,7 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.dump import DumpWriter, FileKind, NotKept, ledger_line, write_manifest
-from rg_env.dump.contents import MAX_KEPT, Findings, Place
+from rg_env.dump.contents import KINDS, MAX_KEPT, Findings, Place
 from rg_env.dump.files import RunLock, batch_name, list_files, manifest_name
 from rg_env.dump.validate import validate
 from rg_env.scoring.types import Status, Violation
@@ -191,7 +193,29 @@ def test_findings_are_bounded():
         every.extend(found)
     assert (every.counts.total(), len(every.kept)) == (2 * MAX_KEPT + 10, MAX_KEPT)
     assert len(every.summary()) == 4
-    assert every.summary()[-1].startswith("… 2,010 groups are in no file with texts")
+    assert every.summary()[-1].startswith("… and 2,007 more: 2,010 groups are in no file with texts")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_findings_of_any_kind_are_summed_up_in_words(kind):
+    """Four runs that were killed are the ordinary comparison of seeds."""
+    found = Findings()
+    for number in range(4):
+        found.add(kind, Place(f"run {number}"), "has no regular end: it was killed")
+    assert found.summary()[:3] == [f"run {number}: has no regular end: it was killed" for number in range(3)]
+    assert re.fullmatch(r"… and 1 more: 4 \w[\w ,;]+; `rg-env dumps validate` lists them", found.summary()[3])
+
+
+def test_of_a_single_file_it_is_said_that_it_was_compared_with_nothing(record):
+    """Its texts need not be in the ledger, nor all of them be there."""
+    path = _file(record, FileKind.ROLLOUTS)
+    done = CliRunner().invoke(app, ["dumps", "validate", str(path)])
+    advice = f"only this file was checked: name its folder, {record}, to compare it with all files of the run"
+    assert (done.exit_code, done.stdout.splitlines()[0]) == (0, advice)
+    assert done.stdout.endswith("no problems found within 1 file\n")
+    facts = json.loads(CliRunner().invoke(app, ["dumps", "validate", str(path), "--json"]).stdout)
+    assert (facts["good"], facts["compared"], facts["remarks"]) == (True, False, [advice])
+    assert validate(record).compared
 
 
 def test_memory_does_not_grow_with_the_texts(tmp_path):

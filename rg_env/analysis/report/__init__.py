@@ -147,7 +147,7 @@ def _notes(dump: Dump, measured: Measured) -> Iterator[str]:
         if len(dump.runs) == 1:
             symptom = f"{symptom[0].upper()}{symptom[1:]}"
         yield f"{symptom}."
-    yield "Brackets and bands are 95% confidence intervals, clustered by group."
+    yield "Brackets and bands are 95% confidence intervals, clustered by question."
     lacking = {
         "steps (no curves, no heat map)": "step",
         "token counts (no lengths)": "response_tokens",

@@ -1,7 +1,8 @@
 """The figures of the report: the statistics of each section, and the trainer's own numbers.
 
 Invariant: rates, means and their intervals are those of `statistics`, for headline, tasks and curves; if steps are
-merged for a chart, every rollout still counts once. Evaluations are never merged.
+merged for a chart, every rollout still counts once. Evaluations are never merged: but for curves and heat map, all
+figures of an evaluation are of the last one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from rg_env.analysis.stats import Measured, counts, statistics
+from rg_env.analysis.stats import Measured, counts, last_evaluations, statistics
 from rg_env.dump import Phase
 from rg_env.scoring.types import Status
 
@@ -57,7 +58,7 @@ def sections(measured: Measured) -> list[dict[str, Any]]:
         "heat": _heat(merged.groups),
         "counts": counts(measured),
         "trouble": trouble,
-        "lengths": _lengths(measured.rollouts),
+        "lengths": _lengths(last_evaluations(measured.rollouts)),
     }
     headlines = statistics(measured, "phase")
     # `rle_id` numbers the runs as they come: they stay in the order of reading, not in that of their names.

@@ -1,8 +1,8 @@
 """Several runs next to each other in the report: their figures, the differences between them, and between their settings.
 
-Invariant: rates and their intervals are those of `statistics`, differences those of `compare`: of a run minus the first
-run, over the questions that both have. Evaluations are compared one by one, the last with the last. Training rows have
-no differences, because another seed changes more than their intervals cover.
+Invariant: rates and their intervals are those of `statistics`, differences those of `compare`: of the first run minus
+another, over the questions that both have. Evaluations are compared one by one, the last with the last. Training rows
+have no differences, because another seed changes more than their intervals cover.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def side_by_side(measured: Measured, run_ids: Sequence[str], runs: Iterable[Run]
     Returns:
         for each: `phase`, `environment`, `moment`, `run_ids`, `steps` (of each run the step of the evaluation), and
         `totals` and `tasks`, rows with the `measure` or the `task`, `values` for each run, and `differences` for each
-        run from the first one, with `questions` and `clear` (whether the interval excludes 0).
+        run, of the first one minus it, with `questions` and `clear` (whether the interval excludes 0).
     """
     unmatched = differing_tasks(*runs)
     return [_comparison(part, unmatched) for part in _parts(measured, run_ids) if len(part.of_run) > 1]
@@ -138,7 +138,8 @@ def _value(row: Mapping[str, Any], measure: str) -> dict[str, float | None] | No
 
 
 def _differences(part: _Part, unmatched: Sequence[str]) -> dict[str, dict[tuple[str, str], dict[str, Any]]]:
-    """Return the differences from the first run by run, then by task and measure; "" is for all tasks together."""
+    """Return the differences by run, of the first run minus it, then by task and measure; "" is for all tasks
+    together."""
     (first_id, first), *others = part.of_run.items()
     differences: dict[str, dict[tuple[str, str], dict[str, Any]]] = {run_id: {} for run_id in part.of_run}
     # Another seed changes more than the intervals would cover: see the module's docstring.
@@ -146,7 +147,7 @@ def _differences(part: _Part, unmatched: Sequence[str]) -> dict[str, dict[tuple[
         return differences
     for run_id, other in others:
         for by in (By.PHASE, By.TASK):
-            for row in compare(other, first, by, unmatched=unmatched).iter_rows(named=True):
+            for row in compare(first, other, by, unmatched=unmatched).iter_rows(named=True):
                 kept = {name: row[name] for name in ("difference", "low", "high", "questions", "clear")}
                 differences[run_id][row.get("task", ""), row["measure"]] = kept
     assert not differences[first_id]

@@ -4,7 +4,7 @@
 const report = JSON.parse(byId("summary").textContent);
 const runOf = new Map(report.runs.map((run) => [run.run_id, run]));
 const runName = (id) => plain(runOf.get(id)?.name ?? id);
-const CLUSTERED = "95% confidence interval, clustered by group";
+const CLUSTERED = "95% confidence interval, clustered by question";
 const several = report.runs.length > 1;
 const onlyOurs = report.sections.every((section) => section.environment === "rg_dump");
 /** The phase, followed by the environment if the report has others than rg_dump. */
@@ -14,6 +14,8 @@ const phaseOf = ({ phase, environment }) => (onlyOurs ? phase : plain(`${phase} 
 const always = () => true;
 const inTraining = (h) => isTraining(h.phase);
 const solvedOf = (h) => `of ${count(h.rollouts)} rollouts; score ≥ ${h.solved_at.join(" or ")}`;
+const inSteps = (h) => (h.steps ? `in ${count(h.steps)} step${h.steps === 1 ? "" : "s"}` : "steps unknown");
+const groupsOf = (h) => (h.evaluation_step == null ? inSteps(h) : `evaluated after step ${h.evaluation_step}`);
 const rewardIsScore = (h) => inTraining(h) && number(h.mean_reward) === number(h.mean_base_score);
 const penalty = (h) => (h.penalized ? `${number(h.mean_score)} after the length penalty of ${percent(h.penalized)} of the rollouts` : h.penalized == null ? "" : "no penalty applied");
 const CARDS = [
@@ -24,7 +26,7 @@ const CARDS = [
   ["mean_base_score", "mean score and reward", number, penalty, rewardIsScore],
   ["mean_base_score", "mean score", number, penalty, (h) => !rewardIsScore(h)],
   ["mean_reward", "mean reward", number, () => "as returned to the trainer", (h) => inTraining(h) && !rewardIsScore(h)],
-  ["groups", "groups", count, (h) => (h.steps ? `in ${count(h.steps)} step${h.steps === 1 ? "" : "s"}` : "steps unknown"), always],
+  ["groups", "groups", count, groupsOf, always],
   ["no_signal", "without signal", percent, (h) => `of groups; all correct ${percent(h.all_correct)}, all failed ${percent(h.all_failed)}`, always],
   ["mean_response_tokens", "mean length", (value) => number(value, 1), (h) => `tokens; ${percent(h.truncated)} cut off`, always],
   ["scorer_failures", "scorer failures", percent, (h) => `of rollouts; ${percent(h.rejected)} rejected by the guard`, (h) => h.scorer_failures + h.rejected],
@@ -37,7 +39,9 @@ const MEANINGS = Object.fromEntries([...COLUMNS, { key: "groups", title: "a grou
 function passCard(headline) {
   const tries = Object.keys(headline).flatMap((key) => key.match(/^pass_at_(\d+)$/)?.[1] ?? []).map(Number);
   const most = d3.max(tries.filter((k) => k > 1 && headline[`pass_at_${k}`] != null));
-  return most ? [[`pass_at_${most}`, `pass@${most}`, percent, () => `one of ${most} solved`, always]] : [];
+  const leftOut = headline[`pass_at_${most}_left_out`];
+  const without = leftOut ? `; ${count(leftOut)} groups with fewer left out` : "";
+  return most ? [[`pass_at_${most}`, `pass@${most}`, percent, () => `one of ${most} solved${without}`, always]] : [];
 }
 
 /** The first and the last evaluation of a section; the only one, if there is one. */

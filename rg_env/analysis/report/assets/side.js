@@ -20,21 +20,21 @@ function signed(measure) {
   return d3.format(measure === "mean_response_tokens" ? "+.1f" : "+.3f");
 }
 
-/** The value of a run with its interval, and below it the difference from the first run. */
-function comparedCell(measure, value, difference, firstRun) {
+/** The value of a run with its interval, and below it the first run minus this one. */
+function comparedCell(measure, value, difference, name, firstName) {
   if (!value) return el("td", {}, "–");
   const show = MEASURES[measure][1];
   const bounds = value.low == null ? "" : `[${show(value.low)}, ${show(value.high)}]`;
-  return el("td", {}, el("strong", {}, show(value.value)), " ", el("span", { class: "muted" }, bounds), differenceNode(measure, difference, firstRun));
+  return el("td", {}, el("strong", {}, show(value.value)), " ", el("span", { class: "muted" }, bounds), differenceNode(measure, difference, name, firstName));
 }
 
-function differenceNode(measure, difference, firstRun) {
+function differenceNode(measure, difference, name, firstName) {
   if (!difference) return null;
   const show = signed(measure);
   const unit = show === points ? " points" : "";
   const bounds = difference.low == null ? null : el("span", { class: "bounds" }, `[${show(difference.low)}, ${show(difference.high)}]`);
-  const meaning = `difference from ${runName(firstRun)} over ${difference.questions} questions that both answered${difference.clear ? "; the interval excludes 0" : ""}`;
-  return el("div", { class: difference.clear ? "difference clear" : "difference", title: meaning }, `${show(difference.difference)}${unit} `, bounds);
+  const meaning = `${firstName} minus ${name} over ${difference.questions} questions that both answered${difference.clear ? "; the interval excludes 0" : ""}`;
+  return el("div", { class: difference.clear ? "difference clear" : "difference", title: meaning }, `first − this: ${show(difference.difference)}${unit} `, bounds);
 }
 
 const comparedHead = () => el("thead", {}, el("tr", {}, el("td"), report.runs.map((run) => el("th", { scope: "col" }, el("i", { class: "swatch", style: `background: ${runColor(run.run_id)}` }), runName(run.run_id)))));
@@ -52,8 +52,9 @@ function comparedSummary() {
     comparison.steps.some((step) => step != null) ? el("tr", {}, el("th", { scope: "row" }, "step"), forEachRun(comparison, comparison.steps).map((step) => el("td", {}, step == null ? "–" : String(step)))) : null,
     comparison.totals.map(({ measure, values, differences }) => {
       const between = forEachRun(comparison, differences);
+      const firstName = runName(comparison.run_ids[0]);
       return el("tr", {}, el("th", { scope: "row", title: MEASURES[measure][2] }, MEASURES[measure][0]),
-        forEachRun(comparison, values).map((value, place) => comparedCell(measure, value, between[place], comparison.run_ids[0])));
+        forEachRun(comparison, values).map((value, place) => comparedCell(measure, value, between[place], runName(report.runs[place].run_id), firstName)));
     })));
   const settings = report.differing_settings.map(({ name, values }) =>
     el("tr", {}, el("th", { scope: "row" }, breakable(plain(name))), values.map((value) => el("td", { class: "setting" }, value == null ? "–" : plain(value)))));
@@ -61,13 +62,13 @@ function comparedSummary() {
   byId("compared").replaceChildren(...[el("caption", {}, "The runs side by side"), comparedHead(), ...groups, differing].filter(Boolean));
 }
 
-/** A table that can be sorted: a row for each task, a column for each run, and one for its difference from the first run. */
+/** A table that can be sorted: a row for each task, a column for each run, and one for the first run minus it. */
 function comparedTasks(comparison) {
   const measure = comparison.totals[0].measure;
   const names = comparison.run_ids.map(runName);
   const columns = [{ key: "task", label: "task", text: true }];
   names.forEach((name, place) => columns.push({ key: `run${place}`, label: name, show: percent, title: MEASURES[measure][2] }));
-  names.slice(1).forEach((name, place) => columns.push({ key: `difference${place + 1}`, label: names.length > 2 ? `${name}, difference` : "difference", show: points, shown: true, title: `${name} − ${names[0]}, in percentage points, over the questions that both answered` }));
+  names.slice(1).forEach((name, place) => columns.push({ key: `difference${place + 1}`, label: names.length > 2 ? `first − ${name}` : "first − second", show: points, shown: true, title: `${names[0]} − ${name}, in percentage points, over the questions that both answered` }));
   const rows = comparison.tasks.map(({ task, values, differences }) => {
     const row = { task };
     values.forEach((value, place) => Object.assign(row, { [`run${place}`]: value?.value, [`run${place}_low`]: value?.low, [`run${place}_high`]: value?.high }));

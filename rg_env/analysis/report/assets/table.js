@@ -20,11 +20,9 @@ const COLUMNS = [
   { key: "no_signal", label: "no signal", show: percent, title: "share of groups whose rewards are all equal" },
 ];
 
-// What differs for evaluations, which are not merged to quarters.
+// What differs for evaluations, of which all but the first and the gain is of the last one.
 const OF_EVALUATIONS = {
-  solve_rate: { title: "share of rollouts whose score reaches the threshold, over all evaluations" },
   solve_rate_first: { label: "first", title: "solved in the first evaluation" },
-  solve_rate_last: { label: "last", title: "solved in the last evaluation" },
   solve_rate_change: { title: "last minus first evaluation, in percentage points" },
 };
 
@@ -74,5 +72,5 @@ function taskTable(table, { rows, columns, caption, sortBy, choose }) {
   fill();
 }
 
-/** Whether a column is redundant: the reward is the score, or nothing was truncated. */
-const isRedundant = (rows, key) => (key === "mean_reward" && rows.every((row) => number(row[key]) === number(row.mean_base_score))) || (key === "truncated" && rows.every((row) => !row[key]));
+/** Whether a column is redundant: the reward is the score, the solve rate that of the last evaluation, or nothing was truncated. */
+const isRedundant = (rows, key) => (key === "solve_rate_last" && rows.every((row) => row.evaluation_step != null)) || (key === "mean_reward" && rows.every((row) => number(row[key]) === number(row.mean_base_score))) || (key === "truncated" && rows.every((row) => !row[key]));
