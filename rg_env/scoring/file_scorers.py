@@ -24,6 +24,7 @@ Score = float | dict[str, float]
 UNREAD = MappingProxyType({"score": 0.0, "unread": 1.0})
 """What our scorers return for an answer that they cannot read, which is wrong."""
 WHY_UNREAD = {
+    "exact": "is not a number",
     "number": "is not a number",
     "math": "is not an expression",
     "choice": "names none of the options, or several",

@@ -62,9 +62,10 @@ _ROOT = re.compile(r"\\?sqrt ?(?:\(([^()]*)\)|([0-9a-zA-Z]))")
 _NEGATION = re.compile(r"\b(?:not|never|no|cannot)\b|n't\b|\\neg", re.IGNORECASE)
 _PI = re.compile(r"(?<![A-Za-z\\])pi(?![A-Za-z])")
 _TWO_NUMBERS = re.compile(r"(?<![_^.0-9])[0-9.]+\s+[0-9]")
-_WORDS = re.compile(r"[^\W\d_][^\W\d_ ,'’.-]*(?:[ ,'’.-]+[^\W\d_]+)*", re.ASCII)
-_LONG_WORD = re.compile(r"[A-Za-z]{4}")
+_LONG_WORD = re.compile(r"(?<!\S)[A-Za-z]{4,}(?![^\s,.;])")
 _UNIT_AT_END = re.compile(r"(?:\\(?:text|textrm|mathrm|mbox) ?\{[^{}]*\}(?:\^\{?-?[0-9]\}?)?[ /]*)+$")
+_NUMBER_OR_COMMAND = re.compile(r"[0-9\\]")
+_PLAIN_UNIT_AT_END = re.compile(r" [A-Za-z]+(?: [A-Za-z]+)*(?:/[A-Za-z]+)?(?:\^\{?-?[0-9]\}?)?$")
 
 
 def math(answer: str, row: Mapping[str, Any]) -> Score:
@@ -76,7 +77,7 @@ def math(answer: str, row: Mapping[str, Any]) -> Score:
     if right_number and given_number:
         return float(same_quantity(given_number, right_number, ROUNDING))
     # Words are not products of their letters.
-    if _WORDS.fullmatch(right_text) and _LONG_WORD.search(right_text):
+    if _LONG_WORD.search(_split_unit(right_text)[0]):
         return float(canonical(right_text) == canonical(given_text))
     given = _read(given_text)
     if given is None:
@@ -134,12 +135,13 @@ def _as_root(match: re.Match[str]) -> str:
 
 
 def _split_unit(text: str) -> tuple[str, Unit | None]:
-    """Return a text without the unit at its end, which is marked as text, and the unit."""
-    end = _UNIT_AT_END.search(text)
-    if end is None or not text[: end.start()].strip():
+    """Return a text without the unit at its end, which is marked as text or no product of letters, and the unit."""
+    end = _UNIT_AT_END.search(text) or _PLAIN_UNIT_AT_END.search(text)
+    # It follows a number or a command, such as \pi.
+    if end is None or not _NUMBER_OR_COMMAND.search(text[: end.start()]):
         return text, None
     unit = read_unit(end[0])
-    if unit is None:
+    if unit is None or unit.is_symbol:
         return text, None
     return text[: end.start()], unit
 
@@ -194,7 +196,7 @@ def _is_honest(equation: Any) -> bool:
 
 def _symbols(value: Any) -> set[Any]:
     """Return the symbols of a value, and its functions that are only named, such as f(x)."""
-    return set(value.free_symbols) | value.atoms(AppliedUndef)
+    return {*value.free_symbols, *value.atoms(AppliedUndef)}
 
 
 def _values_agree(one: Any, other: Any) -> bool | None:

@@ -72,7 +72,7 @@ class Value(NamedTuple):
     step: Fraction = Fraction(0)
 
     def times(self, factor: Fraction | int) -> Value:
-        return Value(self.number * factor, self.is_exact, self.step * abs(factor))
+        return Value(self.number * factor, self.is_exact, abs(self.step * factor))
 
 
 class Quantity(NamedTuple):

@@ -9,58 +9,56 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_NAMES = {
-    "m": "meter metre",
-    "km": "kilometer kilometre",
-    "cm": "centimeter centimetre",
-    "mm": "millimeter millimetre",
-    "ft": "foot feet",
-    "in": "inch inche",
-    "yd": "yard",
-    "mi": "mile",
-    "g": "gram gm",
-    "kg": "kilogram kilo",
-    "mg": "milligram",
-    "pound": "lb £",
-    "oz": "ounce",
-    "s": "second sec",
-    "ms": "millisecond",
-    "min": "minute",
-    "h": "hour hr",
-    "year": "yr",
-    "mi/h": "mph",
-    "km/h": "kmh kph kmph",
-    "l": "liter litre",
-    "ml": "milliliter millilitre",
-    "gal": "gallon",
-    "$": "dollar usd",
-    "€": "euro eur",
-    "¥": "yen",
-    "₹": "rupee rs",
-    "¢": "cent",
-    "degree": "deg °",
-    "°c": "celsius",
-    "°f": "fahrenheit",
-    "hz": "hertz",
-    "j": "joule",
-    "w": "watt",
-    "n": "newton",
-    "v": "volt",
-    "pa": "pascal",
-    "ev": "electronvolt",
-    "mol": "mole",
-    "ohm": "Ω",
-}
-_SHORT = {word: unit for unit, words in _NAMES.items() for word in (unit, *words.split())}
-"""Every name of a unit in lower case → its abbreviation."""
-_NOT_UNITS = frozenset(
-    (
-        *("and", "or", "not", "no", "nor", "never", "neither", "but", "except", "without", "if", "when", "unless"),
-        *("is", "isn't", "are", "aren't", "was", "to", "plus", "minus", "over", "squared", "cubed", "mod", "modulo"),
-        *("sin", "cos", "tan", "log", "ln", "exp", "pi", "sqrt", "inf", "infinity", "infty"),
-        *("half", "halves", "third", "quarter", "dozen", "dozens"),
-    )
-)
+_NAMES = """
+m meter metre
+km kilometer kilometre
+cm centimeter centimetre
+mm millimeter millimetre
+ft foot feet
+in inch inche
+yd yard
+mi mile
+g gram gm
+kg kilogram kilo
+mg milligram
+pound lb £
+oz ounce
+s second sec
+ms millisecond
+min minute
+h hour hr
+year yr
+mi/h mph
+km/h kmh kph kmph
+l liter litre
+ml milliliter millilitre
+gal gallon
+$ dollar usd
+€ euro eur
+¥ yen
+₹ rupee rs
+¢ cent
+degree deg °
+°c celsius
+°f fahrenheit
+hz hertz
+j joule
+w watt
+n newton
+v volt
+pa pascal
+ev electronvolt
+mol mole
+ohm Ω
+"""
+"""A unit in a line: its abbreviation and its names."""
+_SHORT = {name: line.split()[0] for line in _NAMES.strip().splitlines() for name in line.split()}
+"""Every name of a unit, and its abbreviation, in lower case → its abbreviation."""
+_OTHER_WORDS = """
+and or not no nor never neither but except without if when unless is isn't are aren't was to plus minus over squared
+cubed mod modulo sin cos tan log ln exp pi sqrt inf infinity infty half halves third quarter dozen dozens
+"""
+_NOT_UNITS = frozenset(_OTHER_WORDS.split())
 """Words after which a text is something else than a number with a unit: another number, two, or none."""
 _MOST_WORDS = 6
 _IN_TEXT = re.compile(r"\\(?:text|textrm|textbf|mathrm|mathbf|mbox|operatorname) ?\{([^{}]*)\}")

@@ -47,6 +47,8 @@ def test_our_scorers(scorer: Scorer, kind: str, right: str, scores: dict[str, fl
 def test_a_column_of_numbers_is_compared_as_numbers(scorer: Scorer) -> None:
     for answer in ("27", "27.0", "27 miles", "2.7e1"):
         assert scorer.score_answer(entry("exact", "27.0", answer_is_number=True), answer).score == 1
+    unread = scorer.score_answer(entry("exact", "27.0", answer_is_number=True), "about seven")
+    assert (unread.score, unread.status, unread.detail) == (0, "ok", "is not a number")
     assert scorer.score_answer(entry("exact", "27.0"), "27").score == 0
 
 

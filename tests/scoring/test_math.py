@@ -37,6 +37,8 @@ def outcome(right: str, answer: str) -> Any:
         ("No solution", ["no solution", r"\text{No solution}"]),
         ("x<3", ["3>x"]),
         (r"145\pi/72 \mathrm{~m}/\mathrm{s}", [r"\frac{145\pi}{72}", r"\frac{145\pi}{72} \text{ m/s}"]),
+        (r"12\sqrt{3} square units", [r"12\sqrt{3}", r"12\sqrt 3 \text{ square units}", r"6\sqrt{12} square units"]),
+        (r"36\pi", [r"36\pi cm^2", r"36\pi \text{ cm}^2", "36π"]),
         ("np.arcsin(10/13)", ["np.arcsin(10/13)"]),  # not read, but the same text
         (r"\begin{pmatrix}1 & 2\\3 & 4\end{pmatrix}", ["\\begin{bmatrix}1&2\\\\\n3&4\\end{bmatrix}"]),
     ],
@@ -88,6 +90,8 @@ def test_right_answers_are_paid(right: str, paid: list[str]) -> None:
         ("4", [r"4\sqrt(2)", r"\emptyset", "()", "{}"]),
         ("5", [r"500\%", "500%"]),
         ("No solution", ["noitulos on", "x=x", r"\emptyset"]),
+        ("all multiples of 14, excluding 0", ["all multiples of 14, excludin 0"]),
+        (r"36\pi \text{ cm}^2", [r"36\pi \text{ cm}^3", r"36\pi m"]),
         ("x-1", ["1-x", "x=1"]),
         (r"\frac{1}{2}", ["2", ""]),
         ("1, 2, \\ldots, n", ["1, 3, 5, \\ldots, 2n-1"]),
