@@ -267,7 +267,7 @@ class DumpWriter:
             OSError: it cannot be made. DumpError: another process writes this run there.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock.keep()
+        self.locks[0].keep()
         restore_manifest(self.folder, self.run_id)
 
     def _run(self) -> None:

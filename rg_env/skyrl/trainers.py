@@ -139,8 +139,8 @@ class RecordingTrainer:
         can_whiten = unmasked.sum() > 1  # SkyRL's `masked_var` raises otherwise
 
         # A masked rollout may have a reward of NaN (`Recorder`), and NaN times a mask of 0 is still NaN.
-        rewards = data["rewards"]
-        rewards[torch.tensor(masked)] = rewards[torch.tensor(masked)].nan_to_num(0.0, 0.0, 0.0)
+        of_tokens = data["rewards"]
+        of_tokens[torch.tensor(masked)] = of_tokens[torch.tensor(masked)].nan_to_num(0.0, 0.0, 0.0)
 
         # Ours hold during SkyRL's computation only: what follows needs the real ids and the whole mask.
         data.metadata["uids"] = own_uids
