@@ -60,7 +60,7 @@ def test_imports_from_folders_of_one_name_are_two_runs_with_names_of_their_own(t
     _, said = dumps("stats", tmp_path / "A", tmp_path / "B")
     assert "2 runs · 4 groups" in said and "again, first in" not in said
     _, said = dumps("stats", tmp_path / "A", "--against", tmp_path / "B")
-    assert "this: A other: B" in said
+    assert "this: A, evaluation after step 10 other: B, evaluation after step 10" in said
     out = tmp_path / "sft.jsonl"
     assert dumps("export", "sft", tmp_path / "A", tmp_path / "B", "--include-eval", "--out", out)[0] == 0
     assert len(out.read_text().splitlines()) == 2
