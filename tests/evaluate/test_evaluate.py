@@ -64,7 +64,8 @@ def test_scores_are_counted_over_rollouts(suite, tmp_path):
     assert {row["name"] for row in result["tasks"]} == {"gcd", "chain_sum"}
     assert {row["name"] for row in result["categories"]} == {"arithmetic"}
     assert result["suite"]["name"] == "mine"
-    assert result["total"]["pass_at_4_low"] is not None
+    assert result["total"]["pass_at_2_low"] is not None
+    assert result["total"]["pass_at_4"] is None, "most groups lack a response"
     assert validate(out).good
     groups = list(open_run(out).groups())
     assert {group.phase for group in groups} == {"eval"}
