@@ -197,7 +197,7 @@ def test_who_may_open_a_websocket(token: str, headers: dict[str, str], enters: b
 @pytest.mark.parametrize(
     ("message", "code", "why"),
     [
-        ("{", "INVALID_JSON", "the message is no JSON"),
+        ("{", "INVALID_JSON", "the message is not valid JSON"),
         ("[1]", "INVALID_JSON", "the message must be a JSON object"),
         ('{"type": "reset", "data": {"seed": "x"}}', "VALIDATION_ERROR", 'seed must be a whole number, not "x"'),
         ('{"type": "reset", "data": [1]}', "VALIDATION_ERROR", "the body must be a JSON object, not a list"),
