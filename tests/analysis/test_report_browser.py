@@ -282,7 +282,7 @@ def test_runs_are_overlaid_in_their_colors_and_can_be_hidden(show, tmp_path):
     assert {"last evaluation", "first evaluation", "training", "settings that differ"} < {*rows}
     assert rows["model"] == ["model-0.2", "model-0.8"]
     assert rows["step"] == ["0", "0"]  # of the first evaluation, which stands last
-    assert rows["mean score"][1].partition("]")[2].startswith("+0.300 [")
+    assert rows["mean score"][1].partition("]")[2].startswith("first − this: −0.300 [")
     assert page.locator("#side .hint").is_visible()
     assert page.text_content("#headline-of") == "all figures of run model-0.2, train"
     assert texts(page.locator("#compared-tasks h3")) == [
@@ -290,7 +290,7 @@ def test_runs_are_overlaid_in_their_colors_and_can_be_hidden(show, tmp_path):
         "solved, last ¼ of the steps, training",
     ]
     heads = texts(page.locator("#compared-tasks table").first.locator("thead th"))
-    assert heads == ["task", "model-0.2", "model-0.8", "difference"]
+    assert heads == ["task", "model-0.2", "model-0.8", "first − second"]
     solved, entropy = page.locator("#curves figure").nth(1), page.locator("#trainer figure")
 
     def colors(figure, mark):
