@@ -197,4 +197,4 @@ def test_a_call_that_was_given_up_before_its_turn_is_not_made():
 
 def test_rewards_returned_as_a_text_are_refused():
     function = rewards.RewardFunction(lambda _: "110")
-    assert "returned a text, '110'" in function.rate([rollout(1.0)] * 3, RGDumpConfig())
+    assert "returned a str, '110'" in function.rate([rollout(1.0)] * 3, RGDumpConfig())
