@@ -287,6 +287,7 @@ class _Reader:
 
     def _find(self) -> list[Path]:
         skips = re.compile(self._format.skips)
+        # The first patterns that match anything: a tree with trajectories is not searched for other JSON.
         for patterns in self._format.files:
             found = {path for pattern in patterns for path in self._source.rglob(pattern)}
             paths = [path for path in sorted(found) if not skips.search(path.relative_to(self._source).as_posix())]
@@ -302,6 +303,7 @@ class _Reader:
             result.remarks.append(remark)
         if format.never_saved:
             result.remarks.append(format.never_saved)
+        # Before turns are joined: the copy of a turn would look like one more turn.
         if format.once:
             before = _count(files)
             files = format.once(files)
@@ -313,6 +315,7 @@ class _Reader:
         by_run: dict[tuple[bool, str], list[Row]] = defaultdict(list)
         for row in chain.from_iterable(files):
             self._note(row)
+            # What we once exported keeps its run and its ids.
             is_ours = bool(row.group.group_id)
             by_run[is_ours, row.group.run_id].append(row)
         runs: Runs = {}
@@ -371,6 +374,7 @@ class _Reader:
             self._result.assumed = self._format.phase
             steps = evaluation_steps(unknown, self._format.shortest)
             self._result.evaluations = sorted({*self._result.evaluations, *steps})
+        # The file of such a step may also have rows of training, whose prompts do not come back.
         evaluated = prompts_at(unknown, set(steps))
         for row in unknown:
             phase = self._phase or self._format.phase
@@ -386,6 +390,7 @@ class _Reader:
             if _is_by_prompt([row]):
                 same.append(row.prompt)
             groups[_digest(same)].append(row)
+        # By phase, since an evaluation may ask for another number of samples. Without steps, epochs look like samples.
         by_prompt: dict[Phase, list[list[Row]]] = defaultdict(list)
         for group in groups.values():
             if _is_by_prompt(group) and group[0].group.step is not None:

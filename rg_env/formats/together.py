@@ -33,11 +33,13 @@ def join_turns(files: Files) -> tuple[Files, int]:
         before: Row | None = None
         for row in rows:
             name = row.turn.rollout
+            # Without names only neighbors are joined: other rollouts of one question may begin alike.
             if name in named:
                 named[name].append(row)
             elif not name and before and _shown_between(before, row) is not None:
                 rollouts[-1].append(row)
             else:
+                # Said and not joined: the prompt goes on, but after another response than the row before has.
                 unclear += int(before is not None and _looks_like_next(before, row))
                 rollouts.append([row])
                 if name:
@@ -49,6 +51,7 @@ def join_turns(files: Files) -> tuple[Files, int]:
 
 def _shown_between(before: Row, row: Row) -> str | None:
     """Return what a prompt has after the prompt and response of the row before; None if it does not begin with them."""
+    # Equal prompts are two samples.
     if before.prompt == row.prompt or _question(before) != _question(row):
         return None
     prompt = before.turn.prompt
@@ -152,6 +155,7 @@ def evaluation_steps(rows: Iterable[Row], shortest: int) -> list[int]:
         if row.group.step is not None:
             steps_of[row.prompt].add(row.group.step)
             last = max(last, row.group.step)
+    # Prompts with the same steps are one set, and of sets that come back regularly the most frequent one is evaluated.
     prompts = set(map(frozenset, steps_of.values()))
     regular = [steps for steps in prompts if _is_regular(sorted(steps), last, shortest)]
     found: frozenset[int] = max(regular, key=len, default=frozenset())
@@ -180,8 +184,10 @@ def _is_regular(steps: list[int], last: int, shortest: int) -> bool:
     if not distances or distances[0] < shortest:
         return False
     every = distances[0]
+    # It must go on to the end: prompts that stop coming back belong to a data set that is over.
     if steps[0] % every or steps[-1] + every <= last:
         return False
+    # A trainer evaluates once more when it is done.
     ends_early = distances[-1] < every and steps[-1] == last
     return set(distances[:-1]) <= {every} and (distances[-1] == every or ends_early)
 

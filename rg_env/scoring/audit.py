@@ -270,6 +270,7 @@ def _rule_of_answer(answer: str, longest: int) -> Rule | None:
 
 def _to_try(task: str, file: QuestionFile, rows: Sequence[Row]) -> list[Tried]:
     """Return what is tried on the rows. Which of them, and which answers of others, a hash decides."""
+    # In the order of a hash: the rows on which junk is tried are a sample, not the beginning of the file.
     in_turn = sorted(rows, key=lambda row: hash64("audit", row.question))
     golds = list(dict.fromkeys(row.answer for row in in_turn))
     tried: list[Tried] = []
@@ -284,6 +285,7 @@ def _to_try(task: str, file: QuestionFile, rows: Sequence[Row]) -> list[Tried]:
         junk: tuple[str, ...] = ()
         math_rows += row.scorer == "math"
         if row.scorer != "math" or math_rows <= _JUNK_ROWS:
+            # A dozen answers of others, of which three that mean something else are taken.
             start = hash64("junk", row.question) % len(golds)
             junk = junk_for(row, [golds[(start + step) % len(golds)] for step in range(min(12, len(golds)))])
         tried.append(Tried(row.number, entry_of(task, file, row), tuple(own), junk))
@@ -310,6 +312,7 @@ def _try_users(rows: Sequence[Tried], how: How, timeout: float) -> list[Fault]:
             for place, text in enumerate((*row.own, *row.junk), 1):
                 verdict = scorer.score_response(row.entry, response_with(text), format=how.format)
                 is_own = place <= len(row.own)
+                # What had no core says nothing about the function.
                 if not verdict.scored.had_no_core and (verdict.scored.score >= SOLVED) != is_own:
                     faults.append(_fault(row, -place if is_own else place - len(row.own)))
                     break
@@ -320,6 +323,7 @@ def _fault(row: Tried, place: int) -> Fault:
     if place > 0:
         return Fault(row.number, Rule.JUNK, row.junk[place - 1][:_SHOWN])
     text = row.own[-place - 1]
+    # The answer as the file has it, or only another way to write it?
     rule = Rule.SPELLING
     if text in (row.entry["answer"], *row.entry["metadata"].get("answers", ())):
         rule = Rule.UNPAID

@@ -65,6 +65,7 @@ def _failing(row: Tried, how: How) -> int:
     question = file_question(row.entry)
     assert isinstance(question, FileQuestion), question
     questions = list(with_each_answer(question, row.entry))
+    # Own answers first: what does not pay these need not be tried with junk.
     for place, text in enumerate(row.own, 1):
         if not _is_solved(questions, text, how):
             return -place
@@ -125,6 +126,7 @@ def junk_for(row: Row, others: Sequence[str]) -> tuple[str, ...]:
 
 def _without_last_letter(answer: str) -> str:
     """Return an answer without its last letter; "" where it may mean the same: a number with a unit, an equation."""
+    # `x = 5 cm` without its last letter is still 5.
     bare = _NAMED.sub("", unwrapped(answer), count=1)
     if "=" in bare or read_number(bare) is not None:
         return ""
@@ -138,6 +140,7 @@ def _without_last_letter(answer: str) -> str:
 def meaning(text: str) -> str | Fraction:
     """Return what is equal for two texts that mean the same: the number, or the letters and digits."""
     bare = _NAMED.sub("", unwrapped(text).strip(), count=1).strip()
+    # Whatever the unit: whether a wrong unit is paid is no question of junk.
     number = read_number(bare)
     if number is not None:
         return number

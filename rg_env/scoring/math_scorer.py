@@ -155,6 +155,7 @@ def _is_same(right: Any, given: Any) -> bool:
         return False
     if is_relation(right) and (_is_settled(right) or _is_settled(given)):
         return _is_written_the_same(right, given)
+    # `x = 5` and `2+3 = 5` are answers to 5, and `3 = 5` is none.
     if is_equation(given) and not is_equation(right) and not _is_honest(given):
         return False
     agree = _values_agree(right, given)
@@ -189,6 +190,7 @@ def _is_honest(equation: Any) -> bool:
         equations = [equation]
     else:
         equations = list(equation._unsorted_args)
+    # For math-verify the last side is the answer.
     last = equations[-1].rhs
     numbers = [part.lhs for part in equations if not _symbols(part.lhs)]
     return all(number != last and _is_same(last, number) for number in numbers)
@@ -207,6 +209,7 @@ def _values_agree(one: Any, other: Any) -> bool | None:
     tolerance = _EXACT_ROUNDING
     if one.has(sympy.Float) or other.has(sympy.Float):
         tolerance = ROUNDING
+    # By name, since assumptions about a symbol may differ on the two sides.
     names = sorted({str(symbol) for symbol in one.free_symbols | other.free_symbols})
     for place in _PLACES:
         numbers = {name: place + sympy.Rational(number, 7) for number, name in enumerate(names)}

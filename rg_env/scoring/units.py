@@ -119,6 +119,7 @@ def _split(text: str) -> list[tuple[str, str]]:
     place, mark = 0, ""
     while place < len(text):
         word = _WORD.match(text, place)
+        # Words that negate, join or calculate make another text of it.
         if word is None or len(words) == _MOST_WORDS or word[1].lower() in _NOT_UNITS:
             return []
         words.append((word[1].lower(), mark + (word[2] or "")))
@@ -136,6 +137,7 @@ def _shorten(words: list[tuple[str, str]]) -> str:
     parts: list[str] = []
     power = ""
     for word, mark in words:
+        # `dollars per hour` and `dollars an hour` are `$/h`.
         if word in ("per", "a", "an") and parts:
             parts.append("/")
         elif word in ("square", "sq", "cubic"):

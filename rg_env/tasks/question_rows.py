@@ -218,6 +218,7 @@ def _question(columns: Mapping[str, Any], template: str) -> tuple[str, dict[str,
     """Return the text of the question, and the options that it lists."""
     names = columns_in(template)
     options: dict[str, str] = {}
+    # One column, which may hold a conversation.
     if not names:
         value = _value(columns, template, "question")
         text = _last_of("user", template, value) if _is_chat(value) else _need_text(template, value)
@@ -266,6 +267,7 @@ def _listed(name: str, value: Any) -> tuple[dict[str, str], str]:
         texts.append(_plain(str(option)))
     if len(texts) > len(labels):
         raise ValueError(f"{name} has {len(texts)} options, and there are {len(labels)} letters")
+    # Options that begin with their letters are listed as they are, and known without them.
     letters = [_LETTERED.match(text) for text in texts]
     if all(match and match[1] == letter for match, letter in zip(letters, ascii_uppercase, strict=False)):
         bare = [_LETTERED.sub("", text, count=1).strip() for text in texts]
@@ -279,6 +281,7 @@ def _answers(value: Any, file: QuestionFile) -> tuple[str, ...]:
     name = file.answer
     if _is_chat(value):
         value = _last_of("assistant", name, value)
+    # A list is several right answers, not an answer that is a list.
     given = value if isinstance(value, list) else [value]
     if not given:
         raise ValueError(f"{name} is empty")
@@ -355,6 +358,7 @@ def _last_of(role: str, name: str, chat: Sequence[Mapping[str, Any]]) -> str:
     for message in reversed(chat):
         if message["role"] != role:
             continue
+        # Both forms of OpenAI's messages: a text, or a list of parts.
         content = message["content"]
         parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
         texts = []
