@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from rg_env.analysis.group_text import Query, ranked
 from rg_env.analysis.reparse import reparse, without_think
-from rg_env.browser import Query
 from rg_env.browser.browser_app import LONGEST, styled_response
-from rg_env.browser.group_text import ranked
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import open_run
