@@ -446,6 +446,7 @@ _WITHOUT_TRAINING = """## Outside of the laboratory
   by a second scoring of all but the first three.
 - Simulated runs (`tests/analysis/test_verdict_signs.py`): no sign in six sound ones; lost, paid by length or by a word,
   poisoned, and with partial credit that rises alone, each has the sign that is for it, within two steps of its onset.
+  The signs *solve rate jumps* and *only partial credit rises* are gone since: no run above was found by them alone.
 - A verifier that pays all, pays nothing, is shifted by one or loses a fifth, from step 2 of SkyRL's loop with a
   scripted engine (`tests/skyrl/test_canaries.py`): canaries fail within two steps, with 12 of them a step.
 - Cost: the 32 canaries of a step take 35 ms of CPU (caller and scorer, on a busy machine). That is below 1% of a step

@@ -164,7 +164,7 @@ def import_run(root: Path, folder: Path, judge: Judge) -> None:
     model = json.loads(summary.read_bytes()).get("model") if summary.is_file() else None
     suite = suite_facts(f"published/{name}", questions)
     content = {"attempt": 1, "model": model or name, "settings": config.as_nested(), "suite": suite}
-    write_manifest(folder, run_id, content | {"imported": "reasoning-gym-eval"})
+    write_manifest(folder, run_id, content | {"kind": "import", "imported": "reasoning-gym-eval"})
     end_manifest(folder, run_id, 1, 0)
 
 

@@ -62,7 +62,7 @@ def main(folder: str) -> None:
 
     # Dump: one line for the group in the ledger, and one with its texts.
     run_id = new_run_id()
-    write_manifest(folder, run_id, {"attempt": 1, "model": "none", "settings": config.as_nested()})
+    write_manifest(folder, run_id, {"attempt": 1, "kind": "train", "model": "none", "settings": config.as_nested()})
     origin = Origin(run_id, attempt=1, phase="train", step=1, call=0)
     record = group_record(origin, item, item.id, group, config.solved_at)
     with DumpWriter(folder, run_id, 1, config) as writer:

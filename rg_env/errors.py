@@ -29,8 +29,12 @@ __all__ = [
     "need_number",
     "one_line",
     "refuse",
+    "similar_words",
     "wrong_value",
 ]
+
+_SIMILAR = 0.65
+"""How similar words are, by `difflib`, from which one may be meant: `gdc` and `gcd` are .67."""
 
 
 class UnavailableError(ConfigError):
@@ -116,11 +120,16 @@ def as_typed(value: object) -> str:
     return repr(value)
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
-    """`; did you mean a or b?` where known words are similar, else `; <otherwise>`."""
+def similar_words(word: str, known: Iterable[str]) -> list[str]:
+    """Return at most three known words that are similar to this one, the most similar first."""
     from difflib import get_close_matches  # for mistakes only: every command imports this module
 
-    near = get_close_matches(word, list(known), n=3, cutoff=0.6)
+    return get_close_matches(word, list(known), n=3, cutoff=_SIMILAR)
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
+    """`; did you mean a or b?` where known words are similar, else `; <otherwise>`."""
+    near = similar_words(word, known)
     if near:
         return f"; did you mean {' or '.join(near)}?"
     return f"; {otherwise}"

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from rg_env.errors import did_you_mean, one_line
+from rg_env.errors import did_you_mean, one_line, similar_words
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,7 +41,7 @@ _INDENTATION = {
 def file_beside(path: Path, endings: Collection[str]) -> str:
     """Name the file that has a similar name as the missing one and lies beside it."""
     beside = {other.stem: other for other in path.parent.glob("*") if other.suffix.lower() in endings}
-    near = get_close_matches(path.stem, beside, n=1, cutoff=0.7)
+    near = similar_words(path.stem, beside)
     if not near:
         return ""
     return f"; did you mean {beside[near[0]]}?"
@@ -57,7 +56,7 @@ def module_meant(name: str) -> str:
     package, dot, last = name.rpartition(".")
     beside = [file.stem for file in Path(package.replace(".", "/")).glob("*.py")]
     # Only the last parts are compared: a long name of the package would make all of them similar.
-    near = get_close_matches(last, beside, n=1, cutoff=0.7)
+    near = similar_words(last, beside)
     if not near:
         return ""
     return f"; did you mean {package}{dot}{near[0]}?"

@@ -10,12 +10,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib import resources
 from types import MappingProxyType
 
 from rg_env.config import PREFIX
-from rg_env.errors import ConfigError
+from rg_env.errors import ConfigError, similar_words
 
 FILE = "setting_names.txt"
 _FREE_FORM = ".*"
@@ -175,10 +174,10 @@ def _similar(key: str) -> str:
     # By the last part, which is what people remember; of several settings with it, the one that is most like the key.
     common = [name for name in setting_names() if _NOBODY_SETS not in name]
     leaves = {name.rpartition(".")[2] for name in common}
-    similar = get_close_matches(key.rpartition(".")[2], leaves, n=1, cutoff=0.8)
+    similar = similar_words(key.rpartition(".")[2], leaves)[:1]
     names = [name for name in common if name.rpartition(".")[2] in similar]
     # If none of these is near the whole key, all of them, unless they are too many for a line.
-    names = get_close_matches(key, names, n=1, cutoff=0.8) or names
+    names = similar_words(key, names)[:1] or names
     if 0 < len(names) <= 3:
         return f"did you mean {' or '.join(names)}?"
     ours = f"docs/settings.md lists those of {PREFIX}, and skyrl/train/config/config.py all others"

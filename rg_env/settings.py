@@ -11,13 +11,12 @@ import re
 import types
 import typing
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from rg_env.errors import ConfigError, did_you_mean, need, need_number, refuse
+from rg_env.errors import ConfigError, did_you_mean, need, need_number, refuse, similar_words
 
 
 def setting(default: Any, **limits: Any) -> Any:
@@ -178,7 +177,7 @@ RECIPES = Path(__file__).parents[1] / "configs"
 
 def _instead_of(path: Path) -> str:
     """Say what the user of a path without a file may have meant."""
-    near = get_close_matches(path.stem, [other.stem for other in path.parent.glob("*.yaml")], cutoff=0.7)
+    near = similar_words(path.stem, [other.stem for other in path.parent.glob("*.yaml")])
     if near:
         return f"did you mean {path.with_name(f'{near[0]}.yaml')}?"
     if recipe := nearest_recipe(path.stem):
@@ -192,7 +191,7 @@ def nearest_recipe(name: str) -> Path | None:
     recipes: dict[str, Path] = {}
     for folder in (RECIPES / "cpu", RECIPES):
         recipes |= {recipe.stem: recipe for recipe in folder.glob("*.yaml")}
-    near = get_close_matches(name, recipes, n=1, cutoff=0.7)
+    near = similar_words(name, recipes)
     if not near:
         return None
     recipe = recipes[near[0]]

@@ -12,14 +12,14 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
 
 from rg_env.skyrl.launch import running_ray
-from rg_env.skyrl.train_config import load_config
+from rg_env.skyrl.train_config import load_run
 
 RG = "environment.skyrl_gym.rg_dump"
 
 
 def short(path, folder):
     """Two steps of a recipe, in a folder of its own."""
-    return load_config(
+    return load_run(
         [
             str(path),
             "trainer.max_training_steps=2",
@@ -33,7 +33,7 @@ def short(path, folder):
             *(f"trainer.{name}_path={folder}/{name}" for name in ("ckpt", "export", "log")),
             f"{RG}.dump_dir={folder}/dumps",
         ]
-    )
+    ).cfg
 
 
 @ray.remote(num_cpus=1)

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from rg_env.cli import app
 from rg_env.cpu import nano_path
 from rg_env.evaluate.suites import load_suite
-from rg_env.skyrl.train_config import load_config
+from rg_env.skyrl.train_config import load_run
 from tests.documents import PAGES, ROOT, blocks, python_blocks, run_page
 from tests.evaluate.server import completion, serving
 
@@ -143,5 +143,5 @@ def test_settings_suites_and_other_files_are_valid(folder):
                     settings = yaml.safe_load(text)
                     settings = settings if RG_DUMP in settings else {RG_DUMP: settings}
                     (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
-                    load_config([str(ROOT / "configs" / "quickstart.yaml"), "settings.yaml"])
+                    load_run([str(ROOT / "configs" / "quickstart.yaml"), "settings.yaml"])
     assert kinds.keys() <= {"", "shell", "python", "python continued", "yaml", "toml", "mermaid"}

@@ -17,7 +17,7 @@ from rg_env.modules import UserCodeError
 from rg_env.rewards import RewardFunction, load_reward, set_rewards, try_reward_function
 from rg_env.rollout import Origin, Rollout, Stopwatch, group_record
 from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
-from rg_env.skyrl.train_config import load_config
+from rg_env.skyrl.train_config import load_run
 from rg_env.tasks import Item
 from rg_env.user_code import import_modules, in_user_code, load_object
 from tests.documents import ROOT, blocks, python_blocks
@@ -117,13 +117,13 @@ def test_a_reward_function_that_fails_keeps_its_group_out_of_the_loss(function, 
 def test_a_reward_function_is_tried_before_a_run_starts(module):
     name = module("def reward(rollouts):\n    return [rollout.score for rollout in rollouts]\n")
     with pytest.raises(RGEnvError, match=rf"fails on a made-up group: \S+{name}.py:2: AttributeError"):
-        load_config([f"environment.skyrl_gym.rg_dump.reward={name}.reward", "environment.env_class=rg_dump"])
+        load_run([f"environment.skyrl_gym.rg_dump.reward={name}.reward", "environment.env_class=rg_dump"])
 
 
 def test_a_mapping_in_place_of_a_list_is_refused_before_a_run_starts(module):
     name = module("def reward(rollouts):\n    return {one.repetition: one.verdict.scored.score for one in rollouts}\n")
     with pytest.raises(RGEnvError, match="fails on a made-up group: the reward function returned a dict") as refused:
-        load_config([f"environment.skyrl_gym.rg_dump.reward={name}.reward", "environment.env_class=rg_dump"])
+        load_run([f"environment.skyrl_gym.rg_dump.reward={name}.reward", "environment.env_class=rg_dump"])
     assert len([line for line in str(refused.value).splitlines() if "reward" in line]) == 1
 
 

@@ -8,7 +8,6 @@ Not covered: runs whose dump is deeper than `dump_folders` looks, and settings o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -130,7 +129,7 @@ def _list_run(dump: Path, run_id: str) -> ListedRun:
         dump=dump,
         run_id=run_id,
         name=str(manifest.get("name") or folder_name(dump)),
-        kind=kind_of(manifest),
+        kind=str(manifest.get("kind") or ""),
         model=run.model,
         started=started,
         ended=_local_time(last.get("ended")),
@@ -142,26 +141,6 @@ def _list_run(dump: Path, run_id: str) -> ListedRun:
         never_saved=run.never_saved,
         figures=_figures([file.path for file in files]),
     )
-
-
-def kind_of(manifest: Mapping[str, Any]) -> str:
-    """`train`, `eval`, `collect` or `import`: as the manifest says or, if it does not, by what only these write."""
-    if kind := manifest.get("kind"):
-        return str(kind)
-    if "imported" in manifest:
-        return "import"
-    if command := _at(manifest, "plan.command"):
-        return str(command)
-    has_trainer = _at(manifest, "settings.trainer.policy") is not None
-    return "train" if has_trainer or "trainer" in manifest else ""
-
-
-def _at(manifest: Mapping[str, Any], place: str) -> Any:
-    """Return a value in nested mappings, by its keys separated by dots; None if there is none."""
-    value: Any = manifest
-    for key in place.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
 
 
 def _local_time(value: object) -> str | None:

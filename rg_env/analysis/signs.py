@@ -57,15 +57,6 @@ MEANINGS = {
         "where answers are equal, the reward follows the length of the text or a word in it (permutation test)",
         "rewards with a length penalty, which follow the length by design",
     ),
-    verdict_signs.JUMP: Meaning(
-        "three quarters of what a task does not solve are solved three steps later, or the other way round, and the "
-        "solve rate of the other tasks changes by .15 at most",
-        "a fault of all tasks at once; runs with one task",
-    ),
-    verdict_signs.PARTIAL: Meaning(
-        "the partial credit of unsolved responses rises by .15, and no more are solved (Mann and Kendall's test)",
-        "a rise that begins before the first step",
-    ),
     verdict_signs.PHANTOM: Meaning(
         "more than half of the groups that have a gradient, and 20, have no solved response",
         "what else a gradient of solved groups teaches",

@@ -8,7 +8,6 @@ Invariant: with a verifier that looks at nothing but item and answer, and reward
 `unequal` and `follows` are impossible, not just rare.
 Not covered: a verifier that is wrong about every occurrence of an answer in the same way. evidence/signs.md has
 what each sign found.
-`jump` and `partial_alone` compare the steps of one run, so of several at once they say nothing.
 Memory grows with the number of groups, and with the words of those responses whose rewards differ although their
 answers are equal.
 """
@@ -31,10 +30,8 @@ from rg_env.symptoms import phantom_cause
 UNPAID = "right answer unpaid"
 UNEQUAL = "same answer, other score"
 FOLLOWS = "reward follows the text"
-JUMP = "solve rate jumps"
-PARTIAL = "only partial credit rises"
 PHANTOM = "phantom groups"
-NAMES = (UNPAID, UNEQUAL, FOLLOWS, JUMP, PARTIAL, PHANTOM)
+NAMES = (UNPAID, UNEQUAL, FOLLOWS, PHANTOM)
 
 _ALPHA = 0.001
 _ENOUGH = 3
@@ -42,16 +39,6 @@ _ENOUGH = 3
 _ENOUGH_STRATA = 10
 _STRONG = 0.5
 """The correlation of reward and text from which it counts."""
-_WINDOW = 3
-"""Steps before and after a jump."""
-_JUMP, _STILL = 0.75, 0.15
-"""The share of what was unsolved that is solved after a jump, or the other way round, at least; and what the solve rate
-of the other tasks changes by, at most."""
-_LEAST_JUMP = 0.3
-"""What the solve rate changes by in a jump, at least."""
-_RISE = 0.15
-"""What the partial credit of unsolved responses rises by, from the first quarter of the steps to the last."""
-_STEPS_OF_TREND = 8
 _ENOUGH_PHANTOMS, _PHANTOM_SHARE = 20, 0.5
 """The smallest number of phantom groups, and share of the groups that have a gradient."""
 _ROUNDING = 1e-9
@@ -153,16 +140,6 @@ class Association:
 
 
 @dataclass
-class StepFacts:
-    """One step of a task: the solve rate of the groups of each question, by its id, and the partial credit of unsolved
-    responses."""
-
-    solve_rates: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    partial: float = 0.0
-    unsolved: int = 0
-
-
-@dataclass
 class TaskFacts:
     """What was seen of one task."""
 
@@ -173,13 +150,10 @@ class TaskFacts:
     followed: Contradictions = field(default_factory=Contradictions)
     """Strata with different rewards, of all."""
     phantoms: Contradictions = field(default_factory=Contradictions)
-    steps: dict[int, StepFacts] = field(default_factory=lambda: defaultdict(StepFacts))
-    runs: set[str] = field(default_factory=set)
 
     def note(self, group: GroupRecord, config: RGDumpConfig, reference: str | None) -> None:
         """Note what a group shows, whose right answer is `reference`, if that is known."""
         scored = [rollout for rollout in answered(group.rollouts) if rollout.status is Status.OK and not rollout.masked]
-        self.runs.add(group.run_id)
         self._note_reference(group, scored, reference, config.solved_at)
         # Nothing is learned from an evaluation.
         if group.phase is Phase.TRAIN and not group.no_signal:
@@ -190,8 +164,6 @@ class TaskFacts:
         for (answer, _), rollouts in strata.items():
             if len(rollouts) > 1:
                 self._note_stratum(group, rollouts, has_answer=bool(answer))
-        if group.step is not None and scored:
-            self._note_step(self.steps[group.step], group, scored, config.solved_at)
 
     def _note_reference(
         self, group: GroupRecord, scored: Sequence[RolloutRecord], reference: str | None, solved_at: float
@@ -230,28 +202,16 @@ class TaskFacts:
             has_word = [float(word in of_text) for of_text in words]
             self.words[word].add(has_word, rewards)
 
-    def _note_step(
-        self, facts: StepFacts, group: GroupRecord, scored: Sequence[RolloutRecord], solved_at: float
-    ) -> None:
-        unsolved = [rollout.base_score for rollout in scored if rollout.base_score < solved_at]
-        question = group.item or group.uid or group.group_id
-        facts.solve_rates[question].append(1 - len(unsolved) / len(scored))
-        facts.partial += sum(unsolved)
-        facts.unsolved += len(unsolved)
-
 
 # ---------------------------------------------------------------------------------------------------------- the signs
 def verdict_signs(tasks: dict[str, TaskFacts]) -> Iterator[tuple[str, Reading]]:
     """Yield what the signs say of each task, by its name."""
     for name in sorted(tasks):
         facts = tasks[name]
-        others = [of_task for other, of_task in tasks.items() if other != name]
         readings = (
             unpaid(facts),
             unequal(facts),
             follows(facts, tests=len(tasks)),
-            jump(facts, others),
-            partial_alone(facts, tests=len(tasks)),
             phantoms(facts),
         )
         for reading in readings:
@@ -287,50 +247,6 @@ def follows(facts: TaskFacts, tests: int) -> Reading | None:
     return None
 
 
-def jump(facts: TaskFacts, others: Sequence[TaskFacts]) -> Reading | None:
-    """Find a solve rate that changes from one step to the next, while that of the other tasks stays."""
-    if not others or len(facts.runs) > 1:
-        return None
-    steps = sorted(facts.steps)
-    places = range(_WINDOW, len(steps) - _WINDOW + 1)
-    tests = max(1, len(places)) * (1 + len(others))
-    best: Reading | None = None
-    for place in places:
-        before, after = steps[place - _WINDOW : place], steps[place : place + _WINDOW]
-        change, p = _change([facts], before, after)
-        of_others, _ = _change(others, before, after)
-        p = min(1.0, p * tests)
-        # A policy that learns also moves its solve rate, but seldom by most of the way in three steps.
-        rate = _mean(_rates([facts], before))
-        way = 1 - rate if change > 0 else rate
-        if abs(change) < max(_LEAST_JUMP, _JUMP * way) or abs(of_others) > _STILL or p >= _ALPHA:
-            continue
-        if best is None or abs(change) > best.share:
-            what = f"the solve rate changed by {change:+.0%}, that of the other tasks by {of_others:+.0%}"
-            best = Reading(JUMP, what, abs(change), after[0], p, ())
-    return best
-
-
-def partial_alone(facts: TaskFacts, tests: int) -> Reading | None:
-    """Find partial credit of unsolved responses that rises while no more are solved."""
-    steps = [step for step in sorted(facts.steps) if facts.steps[step].unsolved]
-    if len(steps) < _STEPS_OF_TREND or len(facts.runs) > 1:
-        return None
-    partial = [facts.steps[step].partial / facts.steps[step].unsolved for step in steps]
-    solved = [_mean(_rates([facts], [step])) for step in steps]
-    quarter = len(steps) // 4
-    first, last = _mean(partial[:quarter]), _mean(partial[-quarter:])
-    has_risen = last - first >= _RISE
-    solves_more = _mean(solved[-quarter:]) > _mean(solved[:quarter])
-    p = min(1.0, _trend(partial) * tests)
-    if not has_risen or solves_more or p >= _ALPHA:
-        return None
-    middle = (first + last) / 2
-    onset = next(step for step, value in zip(steps, partial, strict=True) if value >= middle)
-    what = f"the partial credit of unsolved responses rose from {first:.2f} to {last:.2f}, and no more are solved"
-    return Reading(PARTIAL, what, last - first, onset, p, ())
-
-
 def phantoms(facts: TaskFacts) -> Reading | None:
     """Most of the groups that have a gradient have no solved response (`rg_env.symptoms`)."""
     seen = facts.phantoms
@@ -340,56 +256,5 @@ def phantoms(facts: TaskFacts) -> Reading | None:
 
 
 # -------------------------------------------------------------------------------------------------------- statistics
-def _change(tasks: Sequence[TaskFacts], before: Sequence[int], after: Sequence[int]) -> tuple[float, float]:
-    """Return the change of the mean solve rate of questions between two sets of steps, and its p-value."""
-    early = _rates(tasks, before)
-    late = _rates(tasks, after)
-    if not early or not late:
-        return 0.0, 1.0
-    change = _mean(late) - _mean(early)
-    # Pooled over both, as if nothing had changed: then it is 0 only where all questions are equal.
-    pooled = [*early, *late]
-    mean = _mean(pooled)
-    variance = sum((rate - mean) ** 2 for rate in pooled) / len(pooled)
-    if not variance:
-        return change, 1.0
-    return change, _two_sided(change / math.sqrt(variance * (1 / len(early) + 1 / len(late))))
-
-
-def _rates(tasks: Sequence[TaskFacts], steps: Sequence[int]) -> list[float]:
-    """Return the solve rate of each question at these steps; a question in several groups is not several questions."""
-    result: list[float] = []
-    for facts in tasks:
-        of_question = defaultdict[str, list[float]](list)
-        for step in steps:
-            if step not in facts.steps:
-                continue
-            for question, rates in facts.steps[step].solve_rates.items():
-                of_question[question] += rates
-        result += map(_mean, of_question.values())
-    return result
-
-
-def _trend(values: Sequence[float]) -> float:
-    """Return the one-sided p-value of a rise by Mann and Kendall's test.
-
-    >>> round(_trend([1, 2, 3, 4, 5, 6, 7, 8]), 4), round(_trend([3, 1, 2, 3, 1, 2, 3, 1]), 1)
-    (0.0004, 0.7)
-    """
-    count, concordance = len(values), 0
-    for place, value in enumerate(values):
-        for later in values[place + 1 :]:
-            concordance += (later > value) - (later < value)
-    variance = count * (count - 1) * (2 * count + 5) / 18
-    # By one toward 0: the statistic is a whole number, the normal distribution is not.
-    return math.erfc((concordance - 1) / math.sqrt(2 * variance)) / 2
-
-
 def _two_sided(z: float) -> float:
     return math.erfc(abs(z) / math.sqrt(2))
-
-
-def _mean(values: Sequence[float]) -> float:
-    if not values:
-        return 0.0
-    return sum(values) / len(values)

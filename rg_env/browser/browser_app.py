@@ -21,8 +21,8 @@ from textual.content import Content
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 
+from rg_env.analysis.group_text import Query, group_facts, prompt, ranked, rollout_facts
 from rg_env.analysis.reparse import reparse
-from rg_env.browser.group_text import Query, group_facts, prompt, ranked, rollout_facts
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, Outcome, RolloutRecord
 from rg_env.dump.schema import as_violation

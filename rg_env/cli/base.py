@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
 from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
@@ -21,7 +20,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from rg_env.errors import ConfigError
+from rg_env.errors import ConfigError, similar_words
 
 _METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
 """How the help shows the value of an option, unless the option has its own word for it."""
@@ -134,7 +133,7 @@ class CommandGroup(_LaidOut, TyperGroup):
             names = {path.rpartition(" ")[2] for path in paths}
             near = [word]  # of another group
             if word not in names:
-                near = get_close_matches(word, names, cutoff=0.65)
+                near = similar_words(word, names)
             similar = []
             for name in near:
                 similar += [path for path in paths if path.endswith(f" {name}")]
@@ -197,11 +196,11 @@ class SettingsCommand(Command):
         if sign and "." in bare:
             return f"no option {word}: settings have no dashes, write {bare}={value}"
         options = [name for param in self.params for name in param.opts if name.startswith("--")]
-        leaves = get_close_matches(setting, _leaves(), n=1, cutoff=0.8)
+        leaves = similar_words(setting, _leaves())[:1]
         names = [name for name in setting_names() if name.rpartition(".")[2] in leaves]
         if setting == "resume" and f"--{setting}" not in options:
             return f"no option {word}; did you mean trainer.resume_mode=latest?"
-        near = get_close_matches(f"--{bare}", options, n=1, cutoff=0.75)
+        near = similar_words(f"--{bare}", options)[:1]
         if not near:
             near = [f"{name}={value or '…'}" for name in names]
         hint = f"`{ctx.command_path} --help` lists its options, and settings are key=value, such as scorer.timeout=10"

@@ -89,7 +89,7 @@ def show(
       rg-env dumps show dumps/sample --where "outcome = 'all_failed'" --search prime
       rg-env dumps show dumps/sample --sort spread --limit 3
     """
-    from rg_env.browser import Query, group_lines
+    from rg_env.analysis.group_text import Query, group_lines
     from rg_env.dump import open_run
 
     conditions = selection.where or []

@@ -7,11 +7,10 @@ completed, and a typing error is an error that says what is there. Nothing is op
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 
 from rg_env.dump.run_files import dump_folders
-from rg_env.errors import DumpError
+from rg_env.errors import DumpError, similar_words
 
 RUNS = Path("runs")
 """The folder in which the recipes put their runs."""
@@ -64,7 +63,7 @@ def _similar(path: Path) -> Iterator[Path]:
         while not missing.parent.is_dir():
             missing = missing.parent
         siblings = [entry.name for entry in missing.parent.iterdir() if entry.is_dir()]
-        for name in get_close_matches(missing.name, siblings):
+        for name in similar_words(missing.name, siblings):
             rest = place.relative_to(missing)
             near = missing.with_name(name)
             # What was typed below the misspelled folder, if that is there as well.

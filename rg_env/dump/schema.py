@@ -435,6 +435,11 @@ class FileKind(StrEnum):
         """True for files of `GroupRecord`s."""
         return self.record is GroupRecord
 
+    @property
+    def setting(self) -> str:
+        """The setting that keeps these texts; Atropos has the same names."""
+        return f"dump_{self.lower()}"
+
 
 TEXT_KINDS = tuple(kind for kind in FileKind if kind.holds_text)
 _TEXT_WORDS = frozenset({"", *TEXT_KINDS})

@@ -89,18 +89,18 @@ def route(group: GroupRecord, config: RGDumpConfig) -> tuple[FileKind | None, No
     base_scores = [rollout.base_score for rollout in answered(group.rollouts)]
     if not base_scores and all(rollout.status is Status.NO_RESPONSE for rollout in group.rollouts):
         return None, NotKept.NO_RESPONSES
-    # The first kind that applies, the reason if its texts are not kept, and whether they are.
+    # The kind alone says which setting decides, and how the ledger names it.
     if group.phase == Phase.EVAL:
-        kind, reason, keep = FileKind.EVAL, NotKept.EVAL_OFF, config.dump_eval_rollouts
+        kind = FileKind.EVAL
     elif any(score > config.rollout_save_score_threshold for score in base_scores):
-        kind, reason, keep = FileKind.ROLLOUTS, NotKept.ROLLOUTS_OFF, config.dump_rollouts
+        kind = FileKind.ROLLOUTS
     elif is_all_wrong(base_scores):
-        kind, reason, keep = FileKind.FAILED, NotKept.FAILED_OFF, config.dump_failed_rollouts
+        kind = FileKind.FAILED
     else:
-        kind, reason, keep = FileKind.OTHER, NotKept.OTHER_OFF, config.dump_other_rollouts
-    if keep:
-        return (kind, None)
-    return (None, reason)
+        kind = FileKind.OTHER
+    if getattr(config, kind.setting):
+        return kind, None
+    return None, NotKept(f"{kind.setting}_off")
 
 
 class DumpWriter:

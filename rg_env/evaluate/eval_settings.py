@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.errors import ConfigError, need, refuse
+from rg_env.errors import ConfigError, need, refuse, similar_words
 from rg_env.setting_names import find_setting, is_foreign, is_group
 from rg_env.settings import fields_of, read_file, read_value, set_value
 from rg_env.user_code import import_modules
@@ -203,7 +202,7 @@ def _whole_name(key: str, *, in_file: bool = False) -> str:
     try:
         return "".join(find_setting(key, whole=in_file))
     except ConfigError:
-        near = get_close_matches(short, ours, cutoff=0.75)
+        near = similar_words(short, ours)
         if not near or is_foreign(key):
             raise
         before = f"{PREFIX}." if in_file else ""  # a file has whole names

@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -40,13 +40,15 @@ from rg_env.evaluate.suites import Question, Questions
 from rg_env.output import console, print_error, print_text
 from rg_env.rewards import load_reward, set_rewards
 from rg_env.rollout import Origin, Rollout, Stopwatch, group_record
-from rg_env.rollout_log import RolloutLog
 from rg_env.scoring import Status, Verdict, shared_scorer
 from rg_env.scoring.audit import left_out_of_mix
 from rg_env.scoring.file_scorers import WHY_UNREAD
 from rg_env.scoring.parse import with_opening
 from rg_env.tasks.questions import hashes_of
 from rg_env.wording import counted
+
+if TYPE_CHECKING:
+    from rg_env.rollout_log import RolloutLog
 
 _CONCURRENCY = 32
 """Requests at the same time to a server that somebody else started."""
@@ -380,8 +382,11 @@ async def _ask_what_is_left(job: Job, run_id: str, attempt: int, totals: Totals)
             answers = Answers.of_run(job.folder, run_id)  # the writer has completed the ledger of a killed attempt
             left = [number for number in range(len(job.questions)) if number not in answers.complete]
             print_error(_announce(job, answers, len(left)))
-            log = RolloutLog(_folder_of_logs(job.folder)) if job.config.debug_logging else None
-            if log is not None:
+            log = None
+            if job.config.debug_logging:
+                from rg_env.rollout_log import RolloutLog  # and with it polars, which takes time
+
+                log = RolloutLog(_folder_of_logs(job.folder))
                 print_error(f"log of rollouts: {log.path}")
             with _progress(len(job.questions), len(answers.complete), limits.max_tokens_total) as report:
                 state = _Attempt(job, run_id, attempt, connection, answers, writer, totals, report, log)

@@ -1,4 +1,5 @@
-"""What the requests of every dialect share: the scorers and their queue, the items that requests name, and refusals.
+"""What the requests of every dialect share: the scorers and their queue, the items that requests name, replies and
+refusals.
 
 Invariant: a place in the queue is given back when its answer is scored, or its client has left. A client takes at most
 half of the queue if others have asked lately; alone it leaves an eighth of it to whoever comes next.
@@ -7,12 +8,15 @@ half of the queue if others have asked lately; alone it leaves an eighth of it t
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
+from fastapi.responses import JSONResponse
 
 from rg_env.choices import ResponseFormat
 from rg_env.dataset import item_of_id
@@ -31,6 +35,8 @@ _MAKERS = 2
 """Items that are made at the same time: one for a client whose items take seconds, one for all others."""
 CLIENT: ContextVar[str] = ContextVar("CLIENT", default="")
 """Whose request is being answered: the address that it came from."""
+_MOST_MISTAKES, _LONGEST_NAME = 3, 40
+"""What a reply says of a body that does not fit: mistakes, and characters of a name that the client made up."""
 _NO_ITEM = "name the item: an entry of Reasoning Gym, or an id such as chain_sum-train-42-0"
 
 
@@ -40,6 +46,25 @@ class RefusedError(Exception):
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
         self.status = status
+
+
+class Reply(JSONResponse):
+    """JSON in ASCII. A text may be half of a surrogate pair, which UTF-8 has no bytes for.
+
+    Routes return it themselves: FastAPI copies what else they return, without the keys that begin with `_sa`.
+    """
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, separators=(",", ":")).encode("ascii")
+
+
+def explain(mistakes: Sequence[Mapping[str, Any]]) -> str:
+    """Say what is wrong with a body in pydantic's words, which never contain the client's values."""
+    said = []
+    for mistake in mistakes[:_MOST_MISTAKES]:
+        place = ".".join(str(part)[:_LONGEST_NAME] for part in mistake["loc"])
+        said.append(f"{place}: {mistake['msg']}")
+    return "; ".join(said)
 
 
 @dataclass(frozen=True)

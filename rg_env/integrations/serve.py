@@ -16,7 +16,7 @@ import hmac
 import ipaddress
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from socket import socket
 from typing import Any
@@ -32,17 +32,17 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rg_env import __version__
-from rg_env.errors import RGEnvError, describe
-from rg_env.integrations.catalog import advise, as_text, fields_at, kinds_of
+from rg_env.errors import RGEnvError, describe, one_line
 from rg_env.integrations.connections import KEEP_ALIVE_SECONDS, LimitedProtocol, allow_connections
-from rg_env.integrations.desk import CLIENT, Desk, RefusedError
+from rg_env.integrations.desk import CLIENT, Desk, RefusedError, Reply, explain
 from rg_env.integrations.dialects import nemo_gym, openenv, ors, own_scores, reward_models
 from rg_env.integrations.episodes import Episodes
-from rg_env.integrations.mistakes import explain
-from rg_env.integrations.reply import Reply, error_reply
 
 DIALECTS: tuple[Callable[[Desk], APIRouter], ...] = (own_scores.routes, nemo_gym.routes, reward_models.routes)
 DIALECTS_WITH_SESSIONS: tuple[Callable[[Episodes], APIRouter], ...] = (ors.routes, openenv.routes)
+_ALL_REQUESTS = "GET /openapi.json describes all requests"
+_RETRY_SECONDS = 2
+"""After which a client should ask again that has got a 503."""
 GRACE_SECONDS = 8
 """How long SIGTERM waits for the answers that are being scored."""
 _SWITCH_SECONDS = 0.0005
@@ -108,10 +108,9 @@ def make_app(desk: Desk, episodes: Episodes | None = None) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _refuse_body)
 
     @app.get("/", response_model=None)
-    @app.get("/docs", response_model=None)
     async def requests() -> PlainTextResponse:
-        """All requests."""
-        return PlainTextResponse(as_text(kinds_of(app.openapi())))
+        """Where all requests are described."""
+        return PlainTextResponse(f"{_ALL_REQUESTS}\n")
 
     @app.get("/health", response_model=None)
     async def health() -> Reply:
@@ -141,14 +140,20 @@ def make_app(desk: Desk, episodes: Episodes | None = None) -> FastAPI:
     return app
 
 
-def _refuse_route(request: Request, error: Exception) -> Response:
-    """Refuse a path that does not exist, or a body that FastAPI cannot read."""
+def error_reply(status: int, why: object, headers: Mapping[str, str] | None = None) -> Reply:
+    """`{"error": …}`, with `Retry-After` if the client should ask again."""
+    if status == 503:
+        headers = {"Retry-After": str(_RETRY_SECONDS)}
+    return Reply({"error": one_line(why)}, status, headers)
+
+
+def _refuse_route(_: Request, error: Exception) -> Response:
+    """Refuse a path or a method that does not exist, or a body that FastAPI cannot read."""
     assert isinstance(error, HTTPException)
     why = error.detail
     if error.status_code in (404, 405):
-        # Starlette's text names neither the paths nor the methods that there are.
-        why = advise(kinds_of(request.app.openapi()), request.method, request.url.path)
-    return error_reply(error.status_code, why)
+        why = f"{why}: {_ALL_REQUESTS}"
+    return error_reply(error.status_code, why, error.headers)
 
 
 def _refuse_body(request: Request, error: Exception) -> Response:
@@ -156,8 +161,7 @@ def _refuse_body(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     if "json" not in request.headers.get("content-type", ""):
         return error_reply(422, "send the body as JSON, with the header Content-Type: application/json")
-    fields = fields_at(kinds_of(request.app.openapi()), request.method, request.url.path)
-    return error_reply(422, explain(error.errors(), fields))
+    return error_reply(422, explain(error.errors()))
 
 
 class _Gate:

@@ -122,11 +122,6 @@ def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None
     return TrainingRun(cfg, folder, given)
 
 
-def load_config(args: Iterable[str]) -> RGTrainConfig:
-    """Return the config of `load_run`. Raises as it does."""
-    return load_run(args).cfg
-
-
 def _refuse(mistakes: Iterable[str]) -> None:
     if lines := "\n".join(mistakes):
         raise ConfigError(lines)

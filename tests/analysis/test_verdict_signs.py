@@ -85,18 +85,6 @@ def long_only(response, rng):
     return response.score if len(response.text) > 60 else 0.0
 
 
-def poisoned(response, rng):
-    """From step 12, one task pays everything."""
-    return 1.0 if response.step >= 12 and response.task == "counting" else response.score
-
-
-def closer(response, rng):
-    """Wrong answers come ever closer, and no more are right."""
-    if response.task != "spelling":
-        return response.score
-    return 0.9 * response.step / STEPS
-
-
 def test_right_answers_that_are_not_paid_are_found_with_the_step():
     readings = found(simulated(lost))
     for task in TASKS:
@@ -117,31 +105,6 @@ def test_what_the_reward_follows_is_named():
     readings = found(simulated(reward=by_word))
     assert {sign for _, sign in readings} == {signs.FOLLOWS}
     assert all("follows the word 'clearly'" in reading.what for reading in readings.values())
-
-
-def test_a_jump_of_one_task_is_found_at_its_step_and_not_in_the_others():
-    readings = found(simulated(poisoned))
-    assert set(readings) == {("counting", signs.JUMP), ("counting", signs.UNEQUAL)} & set(readings)
-    assert 11 <= readings["counting", signs.JUMP].step <= 13
-
-
-@pytest.mark.parametrize(("questions", "is_found"), [(30, True), (1, False)])
-def test_a_question_in_many_rows_makes_no_jump(questions, is_found):
-    """Thirty groups of a step are unsolved before step 6 and solved from there on, as one question is by chance."""
-    facts = {"gcd": TaskFacts(), "lcm": TaskFacts()}
-    for step in range(12):
-        for number in range(30):
-            item = f"{step}-{number % questions}"  # other questions at each step
-            score = float(step >= 6)
-            facts["gcd"].note(group(f"{step}-{number}", [score] * 4, step=step, item=item), CONFIG, reference=None)
-            facts["lcm"].note(group(f"{step}-{number}", [1.0, 0.0], step=step, item=item), CONFIG, reference=None)
-    assert (("gcd", signs.JUMP) in found(facts)) == is_found
-
-
-def test_partial_credit_that_rises_alone_is_found():
-    readings = found(simulated(closer))
-    assert 10 <= readings["spelling", signs.PARTIAL].step <= 14
-    assert {task for task, sign in readings if sign == signs.PARTIAL} == {"spelling"}
 
 
 def test_phantom_groups_are_a_sign_where_they_are_most_of_the_gradient():

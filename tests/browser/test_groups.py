@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from rg_env.analysis.group_text import Query, ranked
 from rg_env.analysis.reparse import reparse, without_think
-from rg_env.browser import Query
 from rg_env.browser.browser_app import LONGEST, styled_response
-from rg_env.browser.group_text import ranked
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import open_run
 from rg_env.dump.conditions import ConditionError, parse_condition
+from rg_env.rollout_log import RolloutLog
 from rg_env.scoring import parse_response
-from rg_env.scoring.types import Violation
+from rg_env.scoring.types import Status, Violation
 from rg_env.wording import visible
 from tests.analysis.reports import dump_of
 from tests.dump.records import group, rollout, violating
@@ -227,3 +227,15 @@ def test_what_counts_of_partial_credit_is_said(tmp_path):
     assert "mixed · best 0.75, none solved · baseline 0.6\n" in printed
     assert "-- best of 2: base 0.75 · raw 0.9 · reward 0.75 · " in printed
     assert "-- worst of 2: base 0 · reward 0 · 36 tokens\n" in printed
+
+
+def test_the_log_of_rollouts_says_how_a_score_came_about(tmp_path):
+    changes = {"raw_score": 0.9, "tagged_score": 0.8, "normalized": True, "detail": "scored as 4", "answer": "4\x1b[2J"}
+    penalized = rollout(0.75, 0, penalty_factor=0.5, score=0.375, reward=0.375, **changes)
+    failed = rollout(0.0, 1, status=Status.TIMEOUT, raw_score=None, tagged_score=None, detail="took over 10 s")
+    log = RolloutLog(tmp_path)
+    log.log_groups([group(0, [penalized, failed], baseline=0.6, entry='{"answer": "4"}')])
+    text = log.path.read_text()
+    assert " · mixed · best 0.75, none solved · baseline 0.6 · expected 4\n" in text
+    assert "base 0.75 · raw 0.9, tagged 0.8 · penalty × 0.5 = 0.375 · reward 0.375 · " in text
+    assert r" · answer '4\x1b[2J' · scored as 4" in text and " · timeout · took over 10 s\n" in text

@@ -108,14 +108,12 @@ def test_the_list_says_how_a_run_went_and_what_it_prints_can_be_pasted(folder):
 
 def test_a_run_says_what_it_is_how_far_it_got_and_why_it_ended(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    trained = {"settings": {"trainer": {"policy": {}, "max_training_steps": 60}}, "model": "nano"}
+    trained = {"settings": {"trainer": {"policy": {}, "max_training_steps": 60}}, "model": "nano", "kind": "train"}
     writer, manifest = begin(Path("runs/a/dumps"), 1, [([1.0], {"step": 34})], name="long thoughts", **trained)
     writer.close()
     change(manifest, '"ended"', '"end": "stopped by SIGTERM", "ended"')
-    begin(Path("runs/b-20261102"), 2, [([1.0], {"step": None, "phase": "eval"})], name="b", plan={"command": "eval"})[
-        0
-    ].close()
-    begin(Path("runs/c"), 3, [([1.0], {"step": 5})], imported={"from": "atropos"})[0].close()
+    begin(Path("runs/b-20261102"), 2, [([1.0], {"step": None, "phase": "eval"})], name="b", kind="eval")[0].close()
+    begin(Path("runs/c"), 3, [([1.0], {"step": 5})], kind="import", imported={"from": "atropos"})[0].close()
     rows = json.loads(invoke("runs", "--json").stdout)
     assert [(row["kind"], row["name"], row["total_steps"], row["end"]) for row in rows] == [
         ("import", "c", None, ""),

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from rg_env.analysis import counts, statistics
+from rg_env.analysis.group_text import Query
 from rg_env.analysis.stats import measure
 from rg_env.analysis.tables import headline
-from rg_env.browser import Query
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, FileKind, NotKept, Outcome, open_run, route
 from rg_env.dump.validate import validate

@@ -80,10 +80,10 @@ def _train(cfg, attacked):
 
 def main():
     from rg_env.skyrl import launch
-    from rg_env.skyrl.train_config import load_config
+    from rg_env.skyrl.train_config import load_run
 
     mode, *args = sys.argv[1:]
-    cfg = load_config(args)
+    cfg = load_run(args).cfg
     with launch.running_ray(cfg):
         ray.get(_train.remote(cfg, mode == "attacked"))
 

@@ -44,10 +44,10 @@ def _capture(cfg, path):
 
 def main():
     from rg_env.skyrl import launch
-    from rg_env.skyrl.train_config import load_config
+    from rg_env.skyrl.train_config import load_run
 
     path, *args = sys.argv[1:]
-    cfg = load_config(args)
+    cfg = load_run(args).cfg
     with launch.running_ray(cfg):
         ray.get(_capture.remote(cfg, path))
 

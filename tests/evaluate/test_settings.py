@@ -6,7 +6,7 @@ import pytest
 
 from rg_env.errors import ConfigError
 from rg_env.evaluate.eval_settings import read_settings
-from rg_env.skyrl.train_config import load_config
+from rg_env.skyrl.train_config import load_run
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -14,7 +14,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 @pytest.mark.parametrize("name", ["quickstart", "cpu/dapo", "cpu/ppo"])
 def test_a_recipe_is_read_as_skyrl_reads_it(name):
     path = str(CONFIGS / f"{name}.yaml")
-    theirs, mine = load_config([path]), read_settings([path], "eval")
+    theirs, mine = load_run([path]).cfg, read_settings([path], "eval")
     for field in ("tasks", "eval_seed", "num_eval_samples_per_task", "system_prompt", "format", "scorer", "solved_at"):
         assert getattr(mine.rg, field) == getattr(theirs.rg_dump, field), field
     for command, params in (

@@ -47,9 +47,9 @@ def test_an_episode_has_one_answer_and_is_known_by_its_id(scorer: Scorer) -> Non
         ("/reset", {"index": 50}, 422, "index must be at least 0 and below 50"),
         ("/reset", {"index": 1, "episode_id": "mine"}, 422, "leave episode_id out"),
         ("/reset", {"item": "gcd"}, 422, "'gcd' is no id of an item"),
-        ("/step", {"action": {"answer": "1"}}, 422, "episode_id is missing"),
+        ("/step", {"action": {"answer": "1"}}, 422, "body.episode_id: Field required"),
         ("/step", {"action": {"answer": "1"}, "episode_id": "guessed"}, 410, "never begun"),
-        ("/step", {"action": {"anwser": "1"}, "episode_id": "x"}, 422, "action.anwser is unknown"),
+        ("/step", {"action": {"anwser": "1"}, "episode_id": "x"}, 422, "body.action.anwser: Extra inputs"),
     ],
 )
 def test_what_is_wrong_is_one_line(scorer: Scorer, path: str, body: Any, status: int, why: str) -> None:

@@ -101,26 +101,36 @@ def test_responses_and_answers_get_the_verdicts_of_the_scorer(server: SimpleName
         ("/score", b"\xff\xfe", 422, ""),
         ("/score", {"item": GCD}, 422, "send either `response`"),
         ("/score", {"item": GCD, "answer": "1", "response": "1"}, 422, "send either `response`"),
-        ("/score", {"item": GCD, "anwser": "1"}, 422, "anwser is unknown; did you mean answer?"),
-        ("/score", {"item": GCD, "zz": "1"}, 422, "zz is unknown; it has entry, item, task"),
-        ("/score", {"item": GCD, "answer": 5}, 422, "answer must be a string or a list, not 5"),
-        ("/score", {"item": GCD, "answer": ["1", 5]}, 422, "answer must be a string or a list of strings"),
-        ("/score", [1], 422, "the body must be a JSON object, not a list; it has entry"),
+        ("/score", {"item": GCD, "anwser": "1"}, 422, "body.anwser: Extra inputs are not permitted"),
+        ("/score", {"item": GCD, "x\n" * 9999: "1"}, 422, "Extra inputs are not permitted"),
+        ("/score", dict.fromkeys("abcdef"), 422, "body.c: Extra inputs are not permitted"),
+        (
+            "/score",
+            {"item": GCD, "answer": 5},
+            422,
+            "body.answer.str: Input should be a valid string; body.answer.list",
+        ),
+        ("/score", {"item": GCD, "answer": ["1", 5]}, 422, "body.answer.list[str].1: Input should be a valid string"),
+        ("/score", [1], 422, "body: Input should be a valid dictionary"),
         ("/score", {"answer": "5"}, 422, "name the item"),
         ("/score", {"item": "gdc-train-42-0", "answer": "1"}, 422, "unknown task 'gdc'; did you mean"),
         ("/score", {"item": "gcd", "answer": "1"}, 422, ""),
         ("/score", {"entry": {"question": "?"}, "answer": "1"}, 422, "the entry names no task"),
         ("/score", {"entry": {"question": "?"}, "task": "nope", "answer": "1"}, 422, "unknown task 'nope'"),
-        ("/score", {"item": GCD, "answer": "1", "format": "loose"}, 422, "format must be strict or lenient"),
+        (
+            "/score",
+            {"item": GCD, "answer": "1", "format": "loose"},
+            422,
+            "body.format: Input should be 'strict' or 'lenient'",
+        ),
         ("/verify", {"question": "?"}, 422, "a row needs"),
         ("/reward", {"query": ["x"], "labels": []}, 422, "1 responses have 0 labels; send one for each"),
         ("/reward", {"query": ["x"], "prompts": ["x", "y"], "labels": [GCD]}, 422, "differ in length"),
         ("/reward", {"response": "x"}, 422, "name the item"),
         ("/reward", {"label": GCD}, 422, "send response and label, as slime does"),
-        ("/reward", {"query": "x", "labels": []}, 422, "query must be a list"),
-        ("/nowhere", {}, 404, "POST /score, POST /verify"),
-        ("/scores", {}, 404, "did you mean /score"),
-        ("/health", {}, 405, "/health takes GET, not POST"),
+        ("/reward", {"query": "x", "labels": []}, 422, "body.query: Input should be a valid list"),
+        ("/nowhere", {}, 404, "GET /openapi.json"),
+        ("/health", {}, 405, "GET /openapi.json"),
     ],
 )
 def test_what_cannot_be_scored_is_one_line_and_no_score(
@@ -130,19 +140,15 @@ def test_what_cannot_be_scored_is_one_line_and_no_score(
     reply = server.post(path, content=content, headers={"Content-Type": "application/json"})
     assert (reply.status_code, list(reply.json())) == (status, ["error"])
     assert why in reply.json()["error"] and "\n" not in reply.json()["error"]
+    assert len(reply.text) < 300 and reply.headers.get("Allow") == ("GET" if status == 405 else None)
 
 
 def test_the_server_says_what_it_answers_without_a_network(server: SimpleNamespace) -> None:
     page = server.get("/").text
-    assert page == server.get("/docs").text
-    listed = dict(re.findall("^([A-Z]+ /[^ ]*) +([A-Z].*)$", page, re.MULTILINE))
-    requests = [
-        f"{method.upper()} {path}"
-        for path, methods in server.get("/openapi.json").json()["paths"].items()
-        for method in methods
-    ]
-    assert listed.keys() >= {*requests, "POST /score", "POST /verify", "GET /health"}
-    assert re.search("^POST /score .*\n +body: entry, item, .*answer", page, re.MULTILINE)
+    assert "/openapi.json" in page and page.count("\n") == 1
+    description = server.get("/openapi.json").json()
+    assert description["paths"].keys() >= {"/score", "/verify", "/reward", "/health", "/reset", "/create_session"}
+    assert {"entry", "item", "answer"} <= description["components"]["schemas"]["ScoreRequest"]["properties"].keys()
 
 
 def test_a_body_that_is_not_declared_as_json_is_told_the_header(server: SimpleNamespace) -> None:
@@ -188,8 +194,8 @@ def test_texts_and_rows_that_utf_8_cannot_encode_are_answered(server: SimpleName
     right = entry_of(GCD)["answer"]
     verdicts = post("/score", {"item": GCD, "answer": ["\ud800", right]})["verdicts"]
     assert [(verdict["score"], verdict["status"]) for verdict in verdicts] == [(0.0, "rejected"), (1.0, "ok")]
-    row = nemo_row(right) | {"note": "\ud800"}
-    assert post("/verify", row)["note"] == "\ud800"
+    row = nemo_row(right) | {"note": "\ud800", "_sa": 1}  # FastAPI's own encoder leaves `_sa` out
+    assert post("/verify", row).items() >= row.items()
     session = {"resources_session_id": "\ud800"}
     assert post("/seed_session", session) == session
 

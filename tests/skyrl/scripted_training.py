@@ -25,7 +25,7 @@ from rg_env.dataset import EvalSet, ReasoningGymDataset
 from rg_env.skyrl.experiment import open_writer
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.recorder import Recorder, open_dump
-from rg_env.skyrl.train_config import load_config
+from rg_env.skyrl.train_config import load_run
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
 from rg_env.tasks import Item
 from rg_env.terminal.reports import Reports
@@ -204,7 +204,7 @@ def build(
     Args:
         rows: a dataset of SkyRL's, whose dump is opened as that of SkyRL's own trainers; ours without it.
     """
-    cfg = load_config([f"{key}={value}" for key, value in settings(folder, **more).items()])
+    cfg = load_run([f"{key}={value}" for key, value in settings(folder, **more).items()]).cfg
     rg_env.register()
     tokenizer = AutoTokenizer.from_pretrained(nano_path(), padding_side="left")
     rg = cfg.rg_dump

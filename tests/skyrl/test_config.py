@@ -7,7 +7,7 @@ import pytest
 
 from rg_env.cpu import nano_path
 from rg_env.errors import RGEnvError
-from rg_env.skyrl.train_config import load_config
+from rg_env.skyrl.train_config import load_run
 
 RG = "environment.skyrl_gym.rg_dump"
 
@@ -46,7 +46,7 @@ def test_a_whole_value_replaces_the_parts_that_were_set_before(base, tmp_path):
         (base, str(part), str(whole)): {"lcm": 1},
         (base, str(whole), str(part)): {"lcm": 1, "gcd": 5},
     }.items():
-        assert load_config(args).rg_dump.tasks == tasks, args
+        assert load_run(args).cfg.rg_dump.tasks == tasks, args
 
 
 def test_files_and_overrides_reach_skyrl(base, tmp_path):
@@ -54,7 +54,7 @@ def test_files_and_overrides_reach_skyrl(base, tmp_path):
     more = tmp_path / "more.yaml"
     more.write_text(f"trainer.policy.optimizer_config.lr: 3e-4\n{RG}.rollout_save_score_threshold: 0.5\n")
     typed = f"{RG}.rollout_save_score_threshold=0.25 {RG}.scorer.workers=3 {RG}.length_penalty.kind=kimi"
-    cfg = load_config([*typed.split(), base, str(more), "trainer.override_entrypoint=rg_env.train"])
+    cfg = load_run([*typed.split(), base, str(more), "trainer.override_entrypoint=rg_env.train"]).cfg
     assert (cfg.trainer.train_batch_size, cfg.rg_dump.tasks) == (4, ["chain_sum"])
     assert cfg.trainer.policy.optimizer_config.lr == 3e-4
     assert cfg.rg_dump.rollout_save_score_threshold == 0.25
@@ -76,7 +76,7 @@ def test_a_file_without_settings_is_one_line(base, tmp_path, text, args, right):
         args = [base, str(tmp_path / "other.yaml")]
         Path(args[1]).write_text(text)
     with pytest.raises(RGEnvError) as error:
-        load_config(args)
+        load_run(args)
     assert right in str(error.value) and "\n" not in str(error.value)
 
 
@@ -86,7 +86,7 @@ def test_relative_paths_mean_the_folder_in_which_the_command_runs(base, tmp_path
     shutil.copytree(nano_path(), "model")
     Path("train.parquet").touch()
     Path("chat.jinja").touch()
-    cfg = load_config(
+    cfg = load_run(
         [
             base,
             "trainer.policy.model.path=model",
@@ -95,7 +95,7 @@ def test_relative_paths_mean_the_folder_in_which_the_command_runs(base, tmp_path
             "generator.chat_template.name_or_path=chat.jinja",
             "generator.sampling_params.logprobs=null",
         ]
-    )
+    ).cfg
     assert cfg.trainer.policy.model.path == str(tmp_path / "model")
     assert cfg.data.train_data == [str(tmp_path / "train.parquet"), "some/hub-dataset"]
     assert cfg.generator.chat_template.name_or_path == str(tmp_path / "chat.jinja")

@@ -36,13 +36,15 @@ def test_the_log_of_rollouts_tells_what_counts_first(rows, tmp_path):
     (log,) = (tmp_path / "logs").glob("rollouts-*.log")
     lines = log.read_text().splitlines()
     answer = rows.row(0)["reward_spec"]["ground_truth"]
-    assert lines[0] == f"train step 3 | {rows.row(0)['extra_info']['item']} | mixed | mean score 0.500, best 1.000"
-    rollouts = [number for number, line in enumerate(lines) if line.startswith("  score")][:4]
-    first, second, third, _ = (lines[number] for number in rollouts)
-    assert first.startswith(f"  score 1.000 reward 1 | answer '{answer}', expected '{answer}' | raw 1.000, tagged ")
-    assert second.startswith(f"  score 0.000 reward 0 | answer 'no', expected '{answer}' | raw ")
-    assert third == "  score 0.000 reward 0 | violation no_think"
-    assert lines[rollouts[2] + 1].split() == ["response", "␛[31mno", "tags"]
+    assert rows.row(0)["extra_info"]["item"] in lines[0]
+    assert lines[1] == f"step 3 · train · chain_sum · 4 rollouts · mixed · expected {answer}"
+    rollouts = [number for number, line in enumerate(lines) if " of 4: " in line][:4]
+    first, second, third, fourth = (lines[number] for number in rollouts)
+    assert first.startswith("-- best of 4: base 1 · raw 1, tagged ") and " · reward 1 · " in first
+    assert first.endswith(f" · answer '{answer}'") and second.startswith("-- number 2 of 4: base 1 · ")
+    assert third.startswith("-- number 3 of 4: base 0 · raw 0, tagged ") and third.endswith(" · answer 'no'")
+    assert fourth.startswith("-- worst of 4: base 0 · reward 0 · ") and fourth.endswith(" · no_think")
+    assert lines[rollouts[3] + 1] == "  ␛[31mno tags"
 
 
 @pytest.mark.parametrize("settings", [{}, {"step_wise_trajectories": True}])

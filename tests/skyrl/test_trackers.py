@@ -13,7 +13,7 @@ from rg_env.scoring.types import Status, Violation
 from rg_env.skyrl.canaries import CanaryCounts
 from rg_env.skyrl.env import RGDumpEnv
 from rg_env.skyrl.experiment import RGExperiment
-from rg_env.skyrl.train_config import load_config
+from rg_env.skyrl.train_config import load_run
 from tests.running import ROOT
 from tests.skyrl.generating import TASK, right, run, script_for
 
@@ -50,7 +50,7 @@ def test_swanlab_gets_the_settings_as_a_dict(monkeypatch):
     started = {}
     swanlab = SimpleNamespace(init=lambda **given: started.update(given), finish=lambda: None)
     monkeypatch.setitem(sys.modules, "swanlab", swanlab)
-    cfg = load_config([str(ROOT / "configs" / "quickstart.yaml")])
+    cfg = load_run([str(ROOT / "configs" / "quickstart.yaml")]).cfg
     cfg.trainer.logger = "swanlab"
     RGExperiment.get_tracker(SimpleNamespace(cfg=cfg, writer=None))
     assert started["config"]["trainer"]["logger"] == "swanlab"

@@ -43,10 +43,10 @@ def _recorded(cfg, path):
 
 def main():
     from rg_env.skyrl import launch
-    from rg_env.skyrl.train_config import load_config
+    from rg_env.skyrl.train_config import load_run
 
     path, *args = sys.argv[1:]
-    cfg = load_config(args)
+    cfg = load_run(args).cfg
     with launch.running_ray(cfg):
         ray.get(_recorded.remote(cfg, path))
 

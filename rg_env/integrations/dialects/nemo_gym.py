@@ -16,8 +16,7 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from rg_env.integrations.desk import Desk, RefusedError, find_item
-from rg_env.integrations.reply import Reply
+from rg_env.integrations.desk import Desk, RefusedError, Reply, find_item
 from rg_env.scoring import Status
 
 _BOXED = re.compile(r"\\boxed\{([^}]+)\}")

@@ -20,10 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rg_env import __version__
 from rg_env.errors import RGEnvError, one_line
-from rg_env.integrations.desk import CLIENT, RefusedError
+from rg_env.integrations.desk import CLIENT, RefusedError, Reply, explain
 from rg_env.integrations.episodes import UNANSWERED, Episode, Episodes, Outcome
-from rg_env.integrations.mistakes import explain
-from rg_env.integrations.reply import Reply
 from rg_env.integrations.turns_of_clients import Shares
 from rg_env.tasks import Split
 
@@ -247,9 +245,9 @@ def _parse[M: BaseModel](model: type[M], data: object) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        # As in HTTP, where FastAPI puts the body in front.
-        mistakes = [{**mistake, "loc": ("body", *mistake["loc"])} for mistake in error.errors()]
-        raise RefusedError(422, explain(mistakes, list(model.model_fields))) from None
+        # As in HTTP, where FastAPI puts the name of the body in front.
+        mistakes = [{**mistake, "loc": ("data", *mistake["loc"])} for mistake in error.errors()]
+        raise RefusedError(422, explain(mistakes)) from None
 
 
 def _error(code: Code, why: str) -> dict[str, Any]:

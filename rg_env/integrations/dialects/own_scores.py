@@ -11,8 +11,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
 from rg_env.choices import ResponseFormat
-from rg_env.integrations.desk import Desk, RefusedError, ScoredText, find_item
-from rg_env.integrations.reply import Reply
+from rg_env.integrations.desk import Desk, RefusedError, Reply, ScoredText, find_item
 from rg_env.runner.caller_guarded import Guarded
 from rg_env.tasks import list_tasks
 

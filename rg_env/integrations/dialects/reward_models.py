@@ -12,8 +12,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from rg_env.choices import ResponseFormat
-from rg_env.integrations.desk import Desk, RefusedError, find_item
-from rg_env.integrations.reply import Reply
+from rg_env.integrations.desk import Desk, RefusedError, Reply, find_item
 from rg_env.scoring import Status
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from rg_env.cpu import nano_path
 from rg_env.errors import RGEnvError
-from rg_env.skyrl.train_config import load_config
+from rg_env.skyrl.train_config import load_run
 
 RG = "environment.skyrl_gym.rg_dump"
 
@@ -30,7 +30,7 @@ def refusal(args):
 
     def refused(*more):
         with pytest.raises(RGEnvError) as error:
-            load_config([*args, *more])
+            load_run([*args, *more])
         message = str(error.value)
         assert "\n" not in message
         return message

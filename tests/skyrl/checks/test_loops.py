@@ -14,14 +14,14 @@ from rg_env.skyrl import resumption
 from rg_env.skyrl.checks import check_temperature
 from rg_env.skyrl.recorder import resumes
 from rg_env.skyrl.resumption import as_settings, finished_at
-from rg_env.skyrl.train_config import load_config
+from rg_env.skyrl.train_config import load_run
 from rg_env.train import train
 from tests.skyrl.checks.conftest import RG
 from tests.skyrl.scripted_training import BATCH, settings
 
 
 def load(folder, **more):
-    return load_config([f"{key}={value}" for key, value in settings(folder, **more).items()])
+    return load_run([f"{key}={value}" for key, value in settings(folder, **more).items()]).cfg
 
 
 @pytest.mark.parametrize("path", ["null", "somewhere/checkpoint", "nowhere/global_step_4"])

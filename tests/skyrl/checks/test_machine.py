@@ -15,7 +15,7 @@ import torch
 
 from rg_env.cpu import nano_path
 from rg_env.errors import ConfigError, RGEnvError
-from rg_env.skyrl.train_config import load_config
+from rg_env.skyrl.train_config import load_run
 from rg_env.train import main
 from tests.skyrl.checks.test_model import change
 
@@ -26,7 +26,7 @@ RG = "environment.skyrl_gym.rg_dump"
 
 def load(recipe, *more):
     models = [f"trainer.{role}.model.path=nano" for role in ("policy", "critic")[: 1 + recipe.startswith("ppo")]]
-    return load_config([str(CONFIGS / f"{recipe}.yaml"), *models, "trainer.logger=console", *more])
+    return load_run([str(CONFIGS / f"{recipe}.yaml"), *models, "trainer.logger=console", *more]).cfg
 
 
 def refused(recipe, *more):
@@ -73,9 +73,9 @@ def test_the_key_of_wandb_login_is_enough(monkeypatch, tmp_path):
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     quickstart = [f"{CONFIGS}/quickstart.yaml", "trainer.logger=wandb"]
     with pytest.raises(ConfigError, match=r"run `wandb login`, or set WANDB_MODE=offline or trainer\.logger=console"):
-        load_config(quickstart)
+        load_run(quickstart)
     (tmp_path / "netrc").write_text("machine api.wandb.ai login user password of-wandb-login")
-    assert load_config(quickstart).trainer.logger == "wandb"
+    assert load_run(quickstart).cfg.trainer.logger == "wandb"
     assert os.environ["WANDB_API_KEY"] == "of-wandb-login"
 
 
@@ -140,8 +140,8 @@ def on(*urls):
 
 
 def test_servers(args, refusal, serve):
-    load_config([*args, *on(serve(vllm()))])
-    load_config(args)  # none named: nothing to ask
+    load_run([*args, *on(serve(vllm()))])
+    load_run(args)  # none named: nothing to ask
     assert "no vLLM server answers" in refusal(*on("http://127.0.0.1:1"))
     assert "must be an address such as http://" in refusal(*on("127.0.0.1:8000"))
     assert "external_server_urls='http://127.0.0.1:1':" in refusal(*on(serve(vllm()), "http://127.0.0.1:1"))

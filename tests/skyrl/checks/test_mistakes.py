@@ -7,7 +7,7 @@ import pytest
 
 from rg_env.errors import ConfigError
 from rg_env.settings import check_value, value_of
-from rg_env.skyrl.train_config import RGTrainConfig, known_settings, load_config
+from rg_env.skyrl.train_config import RGTrainConfig, known_settings, load_run
 from tests.running import run_program
 from tests.skyrl.checks.mistakes import MISTAKES, NOTHING, SEVERAL, THROUGH_THE_COMMAND
 
@@ -71,7 +71,7 @@ def test_the_names_are_those_of_the_registries():
 
 def refusals(run, mistakes):
     with pytest.raises(ConfigError) as refusal:
-        load_config([*run, *mistakes.split()])
+        load_run([*run, *mistakes.split()])
     return str(refusal.value).splitlines()
 
 
@@ -100,7 +100,7 @@ def test_all_mistakes_of_a_command_line_are_said_at_once(run):
     ],
 )
 def test_what_is_allowed_but_never_meant_is_one_warning(run, given, expected, warnings):
-    load_config([*run, *given])
+    load_run([*run, *given])
     assert [expected in line for line in warnings] == [True] * (expected is not None)
 
 
@@ -120,7 +120,7 @@ def test_check_prints_settings_that_can_be_read_again(run, more, everything, tmp
     assert ("mtp_num_layers" in shown.out) == bool(everything), "SkyRL has set it, not the user"
     printed = tmp_path / "printed.yaml"
     printed.write_text(shown.out)
-    assert load_config([str(printed)]) == load_config([*run, *more])
+    assert load_run([str(printed)]).cfg == load_run([*run, *more]).cfg
 
 
 def test_check_names_the_tasks_whose_prompts_are_too_long(run, capsys):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rg_env.skyrl.train_config import load_config
+from rg_env.skyrl.train_config import load_run
 
 SETTING = "trainer.policy.model.path"
 
@@ -20,7 +20,7 @@ def change(path, **values):
 
 
 def test_a_copy_of_a_good_folder_is_accepted(args, folder):
-    assert load_config([*args, f"{SETTING}={folder}"]).trainer.policy.model.path == str(folder)
+    assert load_run([*args, f"{SETTING}={folder}"]).cfg.trainer.policy.model.path == str(folder)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_the_critic_needs_no_tokenizer(args, folder):
     critic = [f"trainer.critic.model.path={folder}", "trainer.algorithm.advantage_estimator=gae"]
     critic.append("trainer.critic_mini_batch_size=4")
     (folder / "tokenizer.json").unlink()
-    load_config([*args, *critic])
+    load_run([*args, *critic])
 
 
 def test_a_wrong_eos_is_named_with_the_right_one(refusal, folder):
@@ -56,7 +56,7 @@ def test_a_wrong_eos_is_named_with_the_right_one(refusal, folder):
 
 def test_an_end_that_only_generation_config_knows_is_an_end(args, folder):
     change(folder / "tokenizer_config.json", eos_token="<|endoftext|>")
-    load_config([*args, f"{SETTING}={folder}"])
+    load_run([*args, f"{SETTING}={folder}"])
 
 
 def test_no_eos_at_all(refusal, folder):
@@ -69,7 +69,7 @@ def test_a_template_in_the_settings_needs_a_run_without_logprobs(args, refusal, 
     template = "generator.chat_template"
     other = [f"{SETTING}={folder}", f"{template}.source=file", f"{template}.name_or_path={tmp_path}/other.jinja"]
     assert "SkyRL has no logprobs with a template" in refusal(*other)
-    load_config([*args, *other, "generator.sampling_params.logprobs=null"])
+    load_run([*args, *other, "generator.sampling_params.logprobs=null"])
 
 
 def test_a_template_that_fails_on_a_plain_chat(refusal, folder):

@@ -160,9 +160,17 @@ def group_facts(group: GroupRecord, solved_at: float) -> str:
     return _joined(facts)
 
 
-def rollout_facts(rollout: RolloutRecord, group: GroupRecord) -> str:
-    """Return one line about a rollout of a group: its numbers, and what was wrong with it."""
-    facts = [*_score_facts(rollout, group), *_response_facts(rollout)]
+def rollout_facts(rollout: RolloutRecord, group: GroupRecord, *, in_full: bool = False) -> str:
+    """Return one line about a rollout of a group: its numbers, and what was wrong with it.
+
+    Args:
+        in_full: also the answer that was scored, both of its scores, and what `scorer.normalize` removed from it.
+    """
+    facts = [*_score_facts(rollout, group, in_full), *_response_facts(rollout)]
+    if in_full and rollout.raw_score is not None:
+        facts.append(f"answer {rollout.answer!r}")
+        if rollout.normalized:
+            facts.append(rollout.detail)
     if rollout.violation:
         facts.append(rollout.violation)
     if rollout.status is not Status.OK:
@@ -172,10 +180,12 @@ def rollout_facts(rollout: RolloutRecord, group: GroupRecord) -> str:
     return _joined(facts)
 
 
-def _score_facts(rollout: RolloutRecord, group: GroupRecord) -> Iterator[str]:
+def _score_facts(rollout: RolloutRecord, group: GroupRecord, in_full: bool) -> Iterator[str]:
     if not math.isnan(rollout.base_score):  # imports may have none
         yield f"base {rollout.base_score:.3g}"
-    if group.baseline and rollout.raw_score not in (None, rollout.base_score):
+    if in_full and rollout.raw_score is not None:
+        yield f"raw {rollout.raw_score:.3g}, tagged {rollout.tagged_score:.3g}"
+    elif group.baseline and rollout.raw_score not in (None, rollout.base_score):
         yield f"raw {rollout.raw_score:.3g}"
     if rollout.penalty_factor != 1:
         yield f"penalty × {rollout.penalty_factor:.3g} = {rollout.score:.3g}"
@@ -200,7 +210,12 @@ def _joined(facts: Iterable[str]) -> str:
 
 
 def group_lines(
-    group: GroupRecord, solved_at: float, *, every_rollout: bool = False, repetition: int | None = None
+    group: GroupRecord,
+    solved_at: float,
+    *,
+    every_rollout: bool = False,
+    repetition: int | None = None,
+    in_full: bool = False,
 ) -> Iterator[str]:
     """Yield a group as plain text: its prompt, its best and its worst rollout.
 
@@ -208,6 +223,7 @@ def group_lines(
         solved_at: as `Dump.solved_at` says.
         every_rollout: all rollouts instead.
         repetition: only the rollout with this number instead.
+        in_full: as in `rollout_facts`.
     """
     yield f"== {visible(group.group_id, one_line=True)}"
     yield group_facts(group, solved_at)
@@ -220,7 +236,7 @@ def group_lines(
         if repetition is not None:
             is_shown = rollout.repetition == repetition
         if is_shown:
-            yield f"-- {place}: {rollout_facts(rollout, group)}"
+            yield f"-- {place}: {rollout_facts(rollout, group, in_full=in_full)}"
             yield from _indented(rollout.transcript())
     yield ""
 
