@@ -43,8 +43,8 @@ def serve(
     """Score answers for other programs over HTTP.
 
     POST /score scores responses to items of Reasoning Gym, /verify rows of NeMo Gym, and /reward what OpenRLHF and
-    slime send. Clients of ORS (openreward, TRL) and OpenEnv get the questions here, too: those of --tasks. GET /
-    lists all requests.
+    slime send. Clients of ORS (openreward, TRL) and OpenEnv get the questions here, too: those of --tasks. GET
+    /openapi.json describes all requests.
 
     Examples:
       rg-env serve
