@@ -20,6 +20,8 @@ elif ! supported "$PYTHON"; then
   echo "PYTHON=$PYTHON: rg_env needs Python 3.12, 3.13 or 3.14 (found: ${found##*$'\n'}); without PYTHON=, one is searched for" >&2
   exit 2
 fi
+# That of an activated environment stands for the one it was made with: uv makes no environment from another.
+if [ -n "$PYTHON" ]; then PYTHON=$("$PYTHON" -c 'import sys; print(sys._base_executable)'); fi
 uv() { PYTHON=${PYTHON:-python3} scripts/uv.sh "$@"; }
 
 # --seed: pip, so that `pip install` in the activated environment means this one.

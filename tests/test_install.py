@@ -71,10 +71,13 @@ def machine(tmp_path):
 
 
 def test_a_command_that_does_not_run_is_passed_over(machine):
-    """As pyenv's are, for versions that are not selected."""
+    """As pyenv's are, for versions that are not selected. The one that runs here is that of an environment, from which
+    uv makes no other: it gets the one below it.
+    """
     done, calls = machine([("python3.12", False), ("python3.13", True)])
     assert done.returncode == 0, done.stderr
-    assert "--python python3.13" in calls
+    assert f"--python {sys._base_executable} " in calls
+    assert sys.prefix != sys.base_prefix and sys._base_executable != sys.executable
     assert "--index" not in calls
 
 
