@@ -26,7 +26,11 @@ class UserCodeError(ConfigError):
 
 
 def import_named(names: Iterable[str]) -> None:
-    """Import modules. Raises UserCodeError: one does not exist or cannot be imported."""
+    """Import modules, also from the current folder. Raises UserCodeError: one does not exist or cannot be imported."""
+    # Last in the path: a file of the user's must not take the place of an installed module.
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)
     for name in names:
         try:
             importlib.import_module(name)

@@ -42,10 +42,6 @@ def import_modules(config: RGDumpConfig) -> None:
     names = named_modules(config)
     if not names:
         return
-    # Last in the path: a file of the user's must not take the place of an installed module.
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.append(folder)
     import_named(names)
     # After the import, so that a module that fails is neither allowed nor handed on to other processes.
     allow_modules(config.imports)

@@ -59,6 +59,7 @@ FORMATS = {
         rows=trl_rows,
         shortest=1,  # an evaluation replaces the completions of its step
         once=without_overlap,
+        repeats_evaluations=True,
         run_of=lambda path: path.parent,
         remark=trl_remark,
         reads_reward=True,

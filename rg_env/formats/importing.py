@@ -73,6 +73,7 @@ class Format:
         shortest: the smallest number of steps between two evaluations, by which they are recognized.
         has_turns: whether a row may be one turn of a rollout: every row has a `turn`.
         once: leaves out rollouts that the program saves again.
+        repeats_evaluations: equal rows of two evaluations are two rollouts: only in training are they saved again.
         run_of: the folder of a file's run, where a source may have several; None if records name their run, or are one.
         reads_reward: whether `Place.reward` is used.
         remark: what is to be said of these rows; "" if nothing is.
@@ -88,6 +89,7 @@ class Format:
     shortest: int = 2
     has_turns: bool = False
     once: Callable[[Files], Files] | None = None
+    repeats_evaluations: bool = False
     run_of: Callable[[Path], Path] | None = None
     reads_reward: bool = False
     remark: Callable[[Iterable[Row]], str] = lambda rows: ""
@@ -104,7 +106,7 @@ class Imported:
         rewards: names of the numbers of which any may be an unknown reward.
         by_prompt: groups that were formed by equal prompts.
         repeated: how many of these come from splitting a prompt's rows, because it was asked several times in a step.
-        again: rollouts that were saved more than once, and count once.
+        again: rollouts that were saved more than once, and count once; `unless_evaluated` says how each is counted.
         turns: rows that are later turns of a rollout, and were joined to it.
         unclear: rows that look like a later turn of the row before, and count as a rollout.
         assumed: the phase that records were taken for, because none says it.
@@ -122,6 +124,7 @@ class Imported:
     by_prompt: int = 0
     repeated: int = 0
     again: int = 0
+    unless_evaluated: str = ""
     turns: int = 0
     unclear: int = 0
     assumed: Phase | None = None
@@ -145,7 +148,7 @@ class Imported:
         if self.unclear:
             words.append(f"{counted(self.unclear, 'row')} counted as rollouts that look like later turns")
         if self.again:
-            words.append(f"{counted(self.again, 'rollout')} saved again and counted once")
+            words.append(f"{counted(self.again, 'rollout')} saved again and counted once{self.unless_evaluated}")
         if self.by_prompt:
             words.append(f"{counted(self.by_prompt, 'group')} formed by equal prompts, because the records have no ids")
         if self.repeated:
@@ -304,10 +307,12 @@ class _Reader:
         if format.never_saved:
             result.remarks.append(format.never_saved)
         # Before turns are joined: the copy of a turn would look like one more turn.
-        if format.once:
+        if format.once and not (format.repeats_evaluations and self._phase is Phase.EVAL):
             before = _count(files)
             files = format.once(files)
             result.again = before - _count(files)
+            if format.repeats_evaluations:
+                result.unless_evaluated = " (if these are evaluations, --phase eval counts each)"
         if format.has_turns:
             before = _count(files)
             files, result.unclear = join_turns(files)

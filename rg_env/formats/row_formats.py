@@ -115,7 +115,7 @@ def verl_rows(row: dict[str, Any], place: Place) -> Iterator[Row]:
 def verl_remark(rows: Iterable[Row]) -> str:
     """Say that rows cannot be told apart as outputs of one rollout."""
     if any(not row.turn.rollout for row in rows):
-        return "every row without `uid` counts as a rollout"
+        return "every row whose `uid` does not name question, sample and output counts as a rollout"
     return ""
 
 

@@ -43,7 +43,7 @@ from rg_env.runner.caller_guarded import guarded
 from rg_env.runner.machine import usable_cores
 from rg_env.scoring.audit_rows import SOLVED, How, Tried, junk_for, other_spelling, response_with, try_rows
 from rg_env.scoring.scorer import Scorer
-from rg_env.scoring.types import ScorerConfig
+from rg_env.scoring.types import ScorerConfig, Status
 from rg_env.tasks.item import SCORER_KEY, hash64
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.question_file import OWN_SCORERS, QuestionFile
@@ -66,7 +66,7 @@ _KEPT_FROM = 1.0
 """An audit that took more seconds is kept in the user's cache."""
 _SAID_EVERY = 20.0
 _NAMED_ROWS = 3
-_SHOWN = 30
+_SHOWN, _REASON_SHOWN = 30, 120
 _WARM_UP = Tried(
     1, {"question": "?", "answer": "x+1", "metadata": {"source_dataset": "warm_up", SCORER_KEY: "math"}}, ("x+1",), ()
 )
@@ -89,6 +89,7 @@ class Rule(Enum):
     SPELLING = ("is not paid in another spelling", "set scorer: number")
     UNPAID = ("is not paid by its own scorer", "")
     JUNK = ("is paid for junk, too", "")
+    FAILS = ("is not scored, because your function fails", "fix the function")
 
     def __init__(self, words: str, cure: str) -> None:
         self.words, self.cure = words, cure
@@ -135,7 +136,9 @@ class Audit(NamedTuple):
 
     @property
     def is_refused(self) -> bool:
-        return len(self.left_out) > MOST_LEFT_OUT * self.rows
+        # A function that fails whatever it gets decides nothing.
+        fails = sum(fault.rule is Rule.FAILS for fault in self.faults)
+        return len(self.left_out) > MOST_LEFT_OUT * self.rows or 0 < self.tried == fails
 
 
 def left_out(
@@ -311,6 +314,10 @@ def _try_users(rows: Sequence[Tried], how: How, timeout: float) -> list[Fault]:
         for row in rows:
             for place, text in enumerate((*row.own, *row.junk), 1):
                 verdict = scorer.score_response(row.entry, response_with(text), format=how.format)
+                if verdict.scored.status is not Status.OK and not verdict.scored.had_no_core:
+                    why = verdict.scored.detail or str(verdict.scored.status)
+                    faults.append(Fault(row.number, Rule.FAILS, why[:_REASON_SHOWN]))
+                    break
                 is_own = place <= len(row.own)
                 # What had no core says nothing about the function.
                 if not verdict.scored.had_no_core and (verdict.scored.score >= SOLVED) != is_own:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from rg_env.choices import ResponseFormat
 from rg_env.scoring.file_scorers import FileQuestion, file_question, score_here, with_each_answer
 from rg_env.scoring.formatting import unwrapped
-from rg_env.scoring.numbers import read_number
+from rg_env.scoring.numbers import ROUNDING, read_number, read_quantity, same_quantity
 from rg_env.scoring.parse import parse_response
 from rg_env.tasks.question_rows import Row
 
@@ -111,14 +111,23 @@ def junk_for(row: Row, others: Sequence[str]) -> tuple[str, ...]:
         others: right answers of other rows, of which three are taken.
     """
     right = {meaning(answer) for answer in row.answers}
+    numbers = [number for number in map(read_quantity, row.answers) if number is not None]
     # An option may be right, whatever its letter: which one is, only the scorer knows.
     right.update(meaning(option) for option in row.options.values())
-    junk = [text for text in (*JUNK, _without_last_letter(row.answer)) if text and meaning(text) not in right]
+
+    def is_junk(text: str) -> bool:
+        if not text or meaning(text) in right:
+            return False
+        # 50% is the same number as .5 and as 50, whatever these two are.
+        number = read_quantity(text)
+        return number is None or not any(same_quantity(number, other, ROUNDING) for other in numbers)
+
+    junk = list(filter(is_junk, (*JUNK, _without_last_letter(row.answer))))
     if row.scorer == "choice":
         junk = [text for text in junk if text not in row.question]
     taken = 0
     for other in others:
-        if taken < 3 and meaning(other) not in right and other not in junk:
+        if taken < 3 and is_junk(other) and other not in junk:
             junk.append(other)
             taken += 1
     return tuple(junk)

@@ -122,6 +122,7 @@ def _read(place: str, file: QuestionFile, source: Source) -> Rows:
         raise ConfigError(f"{place} has no rows")
     _say_repeated(place, rows)
     _say_unasked(place, rows, file)
+    _say_places(place, rows, file)
     return Rows(tuple(rows), sha256)
 
 
@@ -157,6 +158,18 @@ def _say_unasked(place: str, rows: Sequence[Row], file: QuestionFile) -> None:
     if longer:
         line = "{}: of {} of {} rows only the last message of the user is asked; set `system_prompt` for a system's"
         logger.warning(line, place, longer, len(rows))
+
+
+def _say_places(place: str, rows: Sequence[Row], file: QuestionFile) -> None:
+    """Warn of numbers that are the place of one option, as in MMLU, and the text of another."""
+    doubtful = 0
+    for row in rows:
+        if row.scorer == "choice" and row.is_number:
+            number = str(_value(row.columns, file.answer, "answer"))
+            doubtful += any(text == number and letter != row.answer for letter, text in row.options.items())
+    if doubtful:
+        line = "{}: in {} of {} rows the answer is the place of one option, counted from 0, and the text of another"
+        logger.warning(f"{line}: the place counts; write texts in quotes", place, doubtful, len(rows))
 
 
 # -- one row

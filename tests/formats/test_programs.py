@@ -57,9 +57,9 @@ def dumps(*args):
     return done.exit_code, " ".join(done.output.split())
 
 
-def imported(name, source, out):
+def imported(name, source, out, *options):
     """The groups, the rewards of each, and what was said."""
-    code, said = dumps("import", name, source, "--out", out)
+    code, said = dumps("import", name, source, "--out", out, *options)
     assert code == 0, said
     assert validate(out).good
     groups = list(open_run(out).groups())

@@ -146,7 +146,7 @@ def test_outputs_of_one_rollout_of_verl_are_joined_by_their_ids(tmp_path):
     assert (rewards, [rollout.turns for rollout in group.rollouts]) == ([[0.0, 1.0]], [2, 2])
     assert contents(group.rollouts[0]) == ["Q", "answer 0.0", "a new summary", "answer 0.0"]
     assert contents(group.rollouts[1]) == ["Q", "answer 0.0", " more", "answer 1.0"]
-    assert "without `uid`" not in said
+    assert "does not name question" not in said
 
 
 ONE_TEXT = {
@@ -187,6 +187,15 @@ def test_completions_that_trl_saved_at_several_steps_count_once(tmp_path):
     groups, rewards, said = imported("trl", tmp_path / "completions", tmp_path / "out")
     assert rewards == [[0, 1]] * 3 and [group.step for group in groups] == [1, 1, 3]
     assert "10 rollouts saved again and counted once" in said
+
+
+def test_equal_answers_of_several_evaluations_are_counted_if_the_user_says_what_they_are(tmp_path):
+    for step in (10, 20, 30):
+        completions(tmp_path / "completions", step, [*rows_of("Q1", "a", "b"), *rows_of("Q2", "c", "d")])
+    _, rewards, said = imported("trl", tmp_path / "completions", tmp_path / "once")
+    assert rewards == [[0, 1]] * 2 and "(if these are evaluations, --phase eval counts each)" in said
+    groups, rewards, said = imported("trl", tmp_path / "completions", tmp_path / "each", "--phase", "eval")
+    assert rewards == [[0, 1]] * 6 and sorted({group.step for group in groups}) == [10, 20, 30] and "again" not in said
 
 
 def test_equal_completions_of_different_advantage_are_different_rollouts(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,29 @@ def test_the_users_function_decides_and_nothing_is_left_out(tmp_path: Path, warn
     file = parse_file("mine", {"path": path, "scorer": f"{__name__}:same_first_letter"})
     assert left_out("mine", file, Split.TRAIN) == frozenset()
     assert any("is paid for junk, too" in line and "your function decides" in line for line in warnings)
+
+
+def fails(answer: str, row: dict[str, Any]) -> float:
+    return float(row["no such column"])
+
+
+def test_a_function_that_fails_whatever_it_gets_is_refused_with_its_error(tmp_path: Path) -> None:
+    file = parse_file("mine", {"path": write(tmp_path / "a.jsonl", WORDS), "scorer": f"{__name__}:fails"})
+    with pytest.raises(ConfigError, match=r"your function fails.*no such column.*: fix the function"):
+        left_out("mine", file, Split.TRAIN)
+
+
+def test_a_function_in_the_current_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `rg-env` finds it, whose own folder, and not the current one, is in the path."""
+    (tmp_path / "scorers_of_a_folder.py").write_text("def same(answer, row):\n    return answer == row['answer']\n")
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(tmp_path))])
+    monkeypatch.chdir(tmp_path)
+    assert faults_of(write(tmp_path / "a.jsonl", WORDS), scorer="scorers_of_a_folder.same") == {}
+
+
+def test_the_same_share_in_another_row_is_no_junk(tmp_path: Path) -> None:
+    answers = ["0.5", "50%", "50", "-3 1/2"] * 10
+    assert faults_of(write(tmp_path / "a.jsonl", answers), scorer="number") == {}
 
 
 def test_an_evaluation_says_how_many_questions_it_has(tmp_path: Path, warnings: list[str]) -> None:

@@ -190,6 +190,16 @@ def test_typed_answers_of_parquet_are_told_to_be_texts(answer: Any, tmp_path: Pa
         rows_of(tmp_path / "a.parquet")
 
 
+def test_a_number_is_the_place_of_an_option_which_is_said_if_it_is_the_text_of_another(
+    tmp_path: Path, warnings: list[str]
+) -> None:
+    settings = {"question": "{question}\n{options}", "scorer": "choice"}
+    row = row_of(tmp_path, {"question": "1 + 1?", "options": ["3", "0", "1", "2"], "answer": 2}, **settings)
+    assert row.answer == "C" and "in 1 of 1 rows the answer is the place of one option" in warnings[0]
+    row = row_of(tmp_path, {"question": "1 + 1?", "options": ["3", "0", "1", "2"], "answer": "2"}, **settings)
+    assert row.answer == "2" and len(warnings) == 1
+
+
 def test_messages_that_are_not_asked_are_counted(tmp_path: Path, warnings: list[str]) -> None:
     row_of(tmp_path, {"prompt": CHAT, "answer": "2"}, question="prompt")
     assert [line.partition(": ")[2] for line in warnings] == [
