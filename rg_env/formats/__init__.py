@@ -12,6 +12,7 @@ tests/formats/test_programs.py. If the program can be run, let tests/formats/mak
 """
 
 from rg_env.dump import Phase
+from rg_env.dump.files import COMPRESSED
 from rg_env.formats.atif import atif_document, atif_rows, trials_without_trajectory
 from rg_env.formats.carry import ExportedDocuments, export_records
 from rg_env.formats.importing import Format, Imported, import_records
@@ -28,9 +29,15 @@ from rg_env.formats.row_formats import (
 from rg_env.formats.together import without_copies, without_overlap
 from rg_env.formats.verifiers_traces import episode_of, episode_rows
 
-_LINES = ("*.jsonl", "*.jsonl.zst", "*.jsonl.gz")
-_TRACES = ("traces.jsonl", "traces.jsonl.zst", "traces.jsonl.gz")
-_CHUNKS = ("[0-9][0-9][0-9][0-9][0-9].jsonl", "[0-9][0-9][0-9][0-9][0-9].jsonl.zst")
+
+def _compressed_too(name: str) -> tuple[str, ...]:
+    """Return the pattern of a file's name, and those of the same file compressed."""
+    return (name, *(f"{name}{ending}" for ending in COMPRESSED))
+
+
+_LINES = _compressed_too("*.jsonl")
+_TRACES = _compressed_too("traces.jsonl")
+_CHUNKS = _compressed_too("[0-9][0-9][0-9][0-9][0-9].jsonl")
 """What prime-rl fills one after the other, in `monitors/file/traces/stream`."""
 _BEFORE_TRACES = ("results.jsonl", "*rollouts.jsonl")
 FORMATS = {
@@ -82,7 +89,7 @@ FORMATS = {
     ),
     "nemo-gym": Format(
         program="NeMo Gym",
-        files=(("*rollouts.jsonl", "*rollouts.jsonl.zst", "*rollouts.jsonl.gz"), _LINES),
+        files=(_compressed_too("*rollouts.jsonl"), _LINES),
         skips=r"_(materialized_inputs|reward_profiling|aggregate_metrics|agent_metrics)\.jsonl",
         rows=gym_rows,
         phase=Phase.EVAL,
