@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -85,12 +86,14 @@ def test_a_function_of_the_users_gets_answer_and_row(scorer: Scorer, tmp_path: A
 
 
 def test_a_function_that_raises_on_the_own_answer_is_an_error(scorer: Scorer, tmp_path: Any) -> None:
-    path = tmp_path / "mine.csv"
-    path.write_text("question,answer\n?,b\n")
-    same = tmp_path / "same.csv"
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"question": "?", "answer": "b", "points": {"b": 1}}\n')
+    same = tmp_path / "same.jsonl"
     same.write_bytes(path.read_bytes())
     file = {"path": str(path), "scorer": f"{file_scorer_functions.__name__}.points", "eval_path": str(same)}
-    scored = scorer.score_answer(ReasoningGymDataset({"mine": {"file": file}}, split="eval").item(0).entry, "b")
+    item = ReasoningGymDataset({"mine": {"file": file}}, split="eval").item(0)
+    changed = json.loads(json.dumps(item.entry).replace('"points"', '"pints"'))
+    scored = scorer.score_answer(changed, "b")
     assert (scored.status, scored.excused) == ("error", True)
 
 
