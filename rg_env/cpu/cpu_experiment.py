@@ -22,6 +22,7 @@ from skyrl.train.utils.utils import str_to_torch_dtype
 from rg_env.cpu.client import CPUInferenceClient, ReloadingClient
 from rg_env.cpu.cpu_settings import SamplingParams, cpu_threads, uses_server
 from rg_env.cpu.sampler import SamplerActor
+from rg_env.own_workers import OwnWorkers
 from rg_env.processes import ray_folder
 
 ENVIRONMENT = {
@@ -70,9 +71,10 @@ def cpu_ray(cfg: Any) -> Iterator[None]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-class CPUMixin:
+class CPUMixin(OwnWorkers):
     """Mixin for `BasePPOExp`: `class Experiment(CPUMixin, MyExperiment)`."""
 
+    workers = "rg_env.cpu.workers"
     cfg: Any
     tokenizer: Any
 
@@ -102,23 +104,3 @@ class CPUMixin:
             str_to_torch_dtype(engine.model_dtype),
         )
         return CPUInferenceClient(actor, model_name, defaults)
-
-    def _setup_trainer(self) -> Any:
-        # SkyRL's method imports its own workers, which needs flash_attn, unless this module has imported them before.
-        from rg_env.cpu import workers  # noqa: F401
-
-        return super()._setup_trainer()  # type: ignore[misc]
-
-    def get_trainer(self, **kwargs: Any) -> Any:
-        """Return the experiment's own trainer, which builds its models with our workers in place of those of SkyRL."""
-        from rg_env.cpu import workers  # takes seconds
-
-        trainer = super().get_trainer(**kwargs)  # type: ignore[misc]
-        build = trainer.build_models
-
-        def build_on_the_cpu(*_: Any) -> None:
-            # In place of SkyRL's GPU workers, which are the arguments.
-            build(workers.PolicyWorker, workers.CriticWorker, workers.RefWorker)
-
-        trainer.build_models = build_on_the_cpu
-        return trainer

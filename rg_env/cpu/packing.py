@@ -9,39 +9,12 @@ tokens before it. Invariant: logprobs, entropies and gradients equal those of Sk
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-import types
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-
-@contextmanager
-def flash_attn_stub() -> Iterator[None]:
-    """Inside the block, SkyRL's `model_wrapper` can import `flash_attn.bert_padding`, also where it is not installed.
-
-    What it imports is None: it is used only with `trainer.remove_microbatch_padding`, which `check_cpu` refuses.
-    """
-    if importlib.util.find_spec("flash_attn") is not None:
-        yield
-        return
-    import peft  # noqa: F401  # looks for flash_attn when it is imported, as the next do: before the stub exists
-    from transformers import AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText  # noqa: F401
-
-    stub, padding = types.ModuleType("flash_attn"), types.ModuleType("flash_attn.bert_padding")
-    padding.pad_input = padding.unpad_input = None  # type: ignore[attr-defined]
-    modules = {"flash_attn": stub, "flash_attn.bert_padding": padding}
-    sys.modules.update(modules)
-    try:
-        yield
-    finally:
-        for name in modules:
-            del sys.modules[name]
-
+from rg_env.own_workers import flash_attn_stub
 
 with flash_attn_stub():
     from skyrl.backends.skyrl_train.workers.model_wrapper import HFModelWrapper

@@ -19,6 +19,7 @@ import traceback
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,6 +32,7 @@ from rg_env.dataset import scales_of
 from rg_env.dump.files import try_folder
 from rg_env.errors import ConfigError, RGEnvError, UnavailableError, did_you_mean, need, one_line, refuse, wrong_value
 from rg_env.hub import check_hub_model
+from rg_env.own_workers import has_flash_attn
 from rg_env.prompts import Prompts, format_warning
 from rg_env.rewards import load_reward, try_reward_function
 from rg_env.setting_names import with_whole_names
@@ -448,21 +450,47 @@ RAY_FOLDER = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray")
 """Where `ray start` leaves the address of the cluster."""
 
 
-def check_gpus(cfg: Any) -> None:
-    """Refuse a machine without a GPU. How many are enough, Ray decides, there and in a cluster."""
-    if cfg.rg_dump.device == "cpu" or os.environ.get("RAY_ADDRESS"):
+def check_gpus(cfg: Any) -> Mistakes:
+    """Refuse a machine without a GPU, or without what SkyRL needs on one. How many GPUs are enough, Ray decides."""
+    if cfg.rg_dump.device == "cpu":
         return
-    with suppress(OSError, ValueError):  # a Ray that `ray start` started on this machine, which SkyRL joins
-        host, _, port = (RAY_FOLDER / "ray_current_cluster").read_text().strip().rpartition(":")
-        socket.create_connection((host, int(port)), timeout=1).close()
-        return
-    import torch
-
-    if not torch.cuda.is_available():
+    if not _has_gpus():
         raise UnavailableError(
             f"{PREFIX}.device={cfg.rg_dump.device!r}: this machine has no GPU and RAY_ADDRESS names no cluster; "
             f"configs/cpu/ has the same algorithms for {PREFIX}.device=cpu"
         )
+    if cfg.trainer.strategy == "fsdp" and not has_flash_attn():  # SkyRL would start the engines first
+        for setting in ("trainer.flash_attn", "trainer.remove_microbatch_padding"):
+            if value_of(cfg, setting):
+                yield setting, "flash-attn is not installed; install it (docs/gpu.md), or set it to false"
+    if not cfg.generator.inference_engine.external_proxy_url and (fault := fault_of_router()):
+        raise ConfigError(fault)
+
+
+def _has_gpus() -> bool:
+    """Whether there is a GPU here, or a cluster that may have some."""
+    if os.environ.get("RAY_ADDRESS"):
+        return True
+    with suppress(OSError, ValueError):  # a Ray that `ray start` started on this machine, which SkyRL joins
+        host, _, port = (RAY_FOLDER / "ray_current_cluster").read_text().strip().rpartition(":")
+        socket.create_connection((host, int(port)), timeout=1).close()
+        return True
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def fault_of_router() -> str:
+    """Return why SkyRL 0.4.0 cannot use the installed vllm-router; empty if it can, or if none is installed."""
+    try:
+        found = version("vllm-router")
+    except PackageNotFoundError:
+        return ""
+    from vllm_router.router_args import RouterArgs
+
+    if hasattr(RouterArgs, "pd_disaggregation"):
+        return ""
+    return f"SkyRL 0.4.0 cannot start vllm-router {found}: install vllm-router 0.1.14"
 
 
 def _workers_of(cfg: Any, role: str) -> int:

@@ -30,6 +30,7 @@ from rg_env.dataset import EvalSet, ReasoningGymDataset
 from rg_env.dump import DumpWriter, close_all, write_manifest
 from rg_env.dump.manifest import read_manifest
 from rg_env.errors import MissingGroupsError, describe, need, one_line
+from rg_env.own_workers import WithoutFlashAttn, has_flash_attn
 from rg_env.scoring import shared_scorer
 from rg_env.scoring.audit import left_out_of_mix
 from rg_env.skyrl.env import register
@@ -200,6 +201,8 @@ def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
 
         # First among the bases, so that its hooks win over those of the experiment.
         kind = type(f"CPU{kind.__name__}", (CPUMixin, kind), {})
+    elif cfg.trainer.strategy == "fsdp" and not has_flash_attn():
+        kind = type(kind.__name__, (WithoutFlashAttn, kind), {})
     kind.reports = reports  # the constructor reports already
     # What stays for SystemExit and KeyboardInterrupt, which are no `Exception`.
     end = "stopped"

@@ -25,7 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from rg_env.errors import MissingGroupsError, RGEnvError
+from rg_env.errors import MissingGroupsError, RGEnvError, describe, one_line
 from rg_env.output import cell, console, print_error
 from rg_env.wording import rate
 
@@ -241,7 +241,26 @@ def ending(facts: Mapping[str, Any], code: int, args: Sequence[str], began: floa
 
 
 def _about_dump(facts: Mapping[str, Any], *, with_table: bool) -> Iterator[RenderableType]:
-    """Yield what was learned: the first and the last evaluation, or all steps together. Then where the dump is."""
+    """Yield what was learned, and where the dump is. What fails here is a warning: the run has ended as it has."""
+    folder = shlex.quote(short_path(facts["dump"]))
+    table, why_no_texts = None, None
+    try:
+        table, why_no_texts = _learned(facts, with_table=with_table)
+    except (RGEnvError, OSError):  # nothing can be counted
+        pass
+    except Exception as error:
+        yield f"warning: no table of what was learned: {one_line(describe(error))}"
+    if table is not None:
+        yield from ("", table, "")
+    yield f"dump: {folder}"
+    if why_no_texts:
+        yield f"  {why_no_texts}"
+    yield f"  rg-env dumps stats {folder} --by step"
+    yield f"  rg-env dumps show {folder}"
+
+
+def _learned(facts: Mapping[str, Any], *, with_table: bool) -> tuple[Table | None, str | None]:
+    """Return a table of the first and the last evaluation, or of all steps together, and why the dump has no texts."""
     import polars as pl
 
     from rg_env.analysis import statistics
@@ -249,19 +268,12 @@ def _about_dump(facts: Mapping[str, Any], *, with_table: bool) -> Iterator[Rende
     from rg_env.dump.reader import open_run_of
 
     phase, by = ("eval", "step") if "evaluation" in facts else ("train", "phase")
-    folder, why_no_texts = shlex.quote(short_path(facts["dump"])), None
-    with suppress(RGEnvError, OSError):  # nothing can be counted
-        dump = open_run_of(facts["dump"], facts["run_id"])
-        why_no_texts = dump.why_no_texts()
-        if with_table:
-            rows = statistics(dump.where([f"phase = '{phase}'"]), by)
-            is_shown = (pl.col("step") == pl.col("step").min()) | (pl.col("step") == pl.col("step").max())
-            yield from ("", render_table(rows.filter(is_shown) if by == "step" else rows), "")
-    yield f"dump: {folder}"
-    if why_no_texts:
-        yield f"  {why_no_texts}"
-    yield f"  rg-env dumps stats {folder} --by step"
-    yield f"  rg-env dumps show {folder}"
+    dump = open_run_of(facts["dump"], facts["run_id"])
+    if not with_table:
+        return None, dump.why_no_texts()
+    rows = statistics(dump.where([f"phase = '{phase}'"]), by)
+    is_shown = (pl.col("step") == pl.col("step").min()) | (pl.col("step") == pl.col("step").max())
+    return render_table(rows.filter(is_shown) if by == "step" else rows), dump.why_no_texts()
 
 
 def _how_to_continue(facts: Mapping[str, Any], args: Sequence[str]) -> str:

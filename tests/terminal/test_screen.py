@@ -62,6 +62,14 @@ def lines_of(screen, code=0):
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
+def test_a_table_that_cannot_be_made_is_a_warning(tmp_path, monkeypatch):
+    ended = dump_of(tmp_path, ("eval", 0, [1.0, 0.0]))
+    monkeypatch.setitem(sys.modules, "rg_env.analysis.tables", None)  # as where polars is not installed
+    warning, dump, *_ = [line for line in lines_of(ended) if "table" in line or line.startswith("dump:")]
+    assert warning.startswith("warning: no table of what was learned: ")
+    assert dump.startswith("dump: ")
+
+
 @pytest.mark.parametrize("width", [80, 200])
 def test_the_panel_has_what_a_user_looks_for_and_obeys_no_text(width):
     text = drawn(

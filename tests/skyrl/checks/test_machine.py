@@ -6,6 +6,7 @@ The servers here only answer the two requests made; tests/vllm has a real one.
 import json
 import os
 import socket
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -38,7 +39,8 @@ def refused(recipe, *more):
 
 @pytest.fixture
 def gpus(monkeypatch):
-    """Fakes the number of GPUs."""
+    """Fakes the number of GPUs, and that flash-attn is installed."""
+    monkeypatch.setattr("rg_env.skyrl.checks.has_flash_attn", lambda: True)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr("rg_env.skyrl.checks.RAY_FOLDER", Path("no such folder"))
 
@@ -82,6 +84,33 @@ def test_the_key_of_wandb_login_is_enough(monkeypatch, tmp_path):
 def test_sequences_are_split_among_the_workers_of_a_role(gpus):
     gpus(8)
     assert "must divide the 4 workers" in refused("ppo_4gpu", "trainer.policy.sequence_parallel_size=8")
+
+
+def test_what_needs_flash_attn_is_refused_without_it(gpus, monkeypatch):
+    gpus(8)
+    monkeypatch.setattr("rg_env.skyrl.checks.has_flash_attn", lambda: False)
+    shown = refused("grpo_4gpu", "trainer.flash_attn=false")
+    assert "remove_microbatch_padding" in shown
+    assert shown.endswith("flash-attn is not installed; install it (docs/gpu.md), or set it to false")
+    load("grpo_4gpu", "trainer.flash_attn=false", "trainer.remove_microbatch_padding=false")
+
+
+@pytest.mark.parametrize(("found", "fields", "works"), [("0.1.14", ["pd_disaggregation"], True), ("0.1.17", [], False)])
+def test_a_router_that_skyrl_cannot_start_is_refused(gpus, monkeypatch, tmp_path, found, fields, works):
+    """The packages here only have the one class that SkyRL reads: findings/skyrl_vllm_router.sh has the real ones."""
+    gpus(8)
+    (tmp_path / f"vllm_router-{found}.dist-info").mkdir()
+    (tmp_path / f"vllm_router-{found}.dist-info/METADATA").write_text(f"Name: vllm-router\nVersion: {found}\n")
+    (tmp_path / "vllm_router").mkdir()
+    attributes = "".join(f"    {name} = False\n" for name in fields) or "    pass\n"
+    (tmp_path / "vllm_router/router_args.py").write_text(f"class RouterArgs:\n{attributes}")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "vllm_router", raising=False)
+    monkeypatch.delitem(sys.modules, "vllm_router.router_args", raising=False)
+    if works:
+        load("grpo_4gpu")
+    else:
+        assert refused("grpo_4gpu") == "SkyRL 0.4.0 cannot start vllm-router 0.1.17: install vllm-router 0.1.14"
 
 
 def test_a_cluster_is_asked_by_ray(gpus, tmp_path, monkeypatch):
