@@ -8,7 +8,7 @@
 # The cure here: with both settings off, rg_env starts SkyRL's FSDP workers with a stand-in for what is not used.
 source "$(dirname "$0")/environment.sh"
 environment skyrl==0.4.0 skyrl-gym==0.4.0 torch==2.13.0 ray==2.57.0 transformers==5.16.1 omegaconf==2.3.1 hydra-core==1.3.4 \
-  numpy jaxtyping loguru tensordict accelerate peft==0.18.1 torchdata func_timeout
+  numpy jaxtyping loguru tensordict accelerate peft==0.18.1 torchdata func_timeout aiohttp pybase64 orjson httpx
 "$python" - <<'PY'
 import sys
 from importlib.metadata import version

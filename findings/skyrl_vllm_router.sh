@@ -9,7 +9,7 @@
 # The cure here: the extra `gpu` asks for 0.1.14; `rg-env train --check` and `--version` refuse another one.
 source "$(dirname "$0")/environment.sh"
 environment skyrl==0.4.0 skyrl-gym==0.4.0 torch==2.13.0 ray==2.57.0 transformers==5.16.1 omegaconf==2.3.1 hydra-core==1.3.4 \
-  numpy jaxtyping loguru tensordict accelerate peft==0.18.1 torchdata func_timeout httpx uvicorn vllm-router==0.1.17
+  numpy jaxtyping loguru tensordict accelerate peft==0.18.1 torchdata func_timeout aiohttp httpx uvicorn vllm-router==0.1.17
 export SKYRL_WAIT_UNTIL_INFERENCE_SERVER_HEALTHY_TIMEOUT_S=60
 cat > "$work/start.py" <<'PY'
 """Starts the router as SkyRL does, before a server that only says that it is healthy."""

@@ -1,6 +1,6 @@
 """`make gpu-check`: what to run first on a GPU machine. A few steps of training, and one result as JSON and as text.
 
-    python scripts/gpu_check.py --config configs/debug_1gpu.yaml [--out FOLDER] [key=value …]
+    python scripts/gpu_check.py --config configs/nano_1gpu.yaml [--out FOLDER] [key=value …]
 
 FOLDER is new or empty; the default is runs/gpu_check-DATE-TIME. Nothing is ever deleted.
 
@@ -15,11 +15,14 @@ import argparse
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -30,7 +33,10 @@ GOAL = 1.01
 METRICS = {
     "seconds_per_step": "timing/step",
     "seconds_of_generation": "timing/generate",
+    "seconds_of_training": "timing/policy_train",
+    "seconds_of_weight_sync": "timing/sync_weights",
     "logprob_difference": "policy/rollout_train_logprobs_abs_diff_mean",
+    "canary_failures": "rg_dump/mean_canary_failures",
     "solved_in_evaluation": "eval/all/environment/rg_dump/mean_solved",
     "solved_in_training": "environment/rg_dump/mean_solved",
 }
@@ -65,6 +71,21 @@ def train(config: Path, out: Path, overrides: Sequence[str]) -> tuple[int, dict[
     return code, {name: [e.value for e in events.Scalars(tag)] for name, tag in METRICS.items() if tag in known}
 
 
+@contextmanager
+def gpu_memory(used: list[int]) -> Iterator[None]:
+    """Note every half second how many MiB of the GPU's memory are used. Nothing where there is no nvidia-smi."""
+    query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--loop-ms=500"]
+    if shutil.which(query[0]) is None:
+        yield
+        return
+    with subprocess.Popen(query, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+            used += [int(line) for line in (process.stdout or ()) if line.strip().isdigit()]
+
+
 def path_with(folder: Path) -> str:
     return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
 
@@ -88,7 +109,9 @@ def compare(config: Path, out: Path, overrides: Sequence[str], steps: int) -> di
 def check(config: Path, out: Path, overrides: Sequence[str], steps: int) -> dict[str, Any]:
     """Run everything; what came out, as one dict."""
     _, installed = rg_env("--version")
-    code, values = train(config, out, overrides)
+    used: list[int] = []
+    with gpu_memory(used):
+        code, values = train(config, out, overrides)
     evaluations = values.get("solved_in_evaluation", [])
     passed = {
         "training": code == 0,
@@ -98,7 +121,8 @@ def check(config: Path, out: Path, overrides: Sequence[str], steps: int) -> dict
     }
     times = compare(config, out, overrides, steps)
     passed["both runs of the comparison"] = "ratio" in times
-    return {"config": str(config), "passed": passed, "metrics": values, "rg_dump": times, "installed": installed}
+    result = {"config": str(config), "passed": passed, "metrics": values, "rg_dump": times, "installed": installed}
+    return {**result, "gpu_memory_mib": used}
 
 
 def as_text(result: dict[str, Any]) -> Iterator[str]:
@@ -107,6 +131,13 @@ def as_text(result: dict[str, Any]) -> Iterator[str]:
         yield f"{'ok    ' if ok else 'FAILED'} {name}"
     for name, values in result["metrics"].items():
         yield f"{name}: " + " ".join(f"{value:.4g}" for value in values)
+        if name.startswith("seconds") and len(values) > 1:
+            yield f"  mean after the first step: {fmean(values[1:]):.3g}"
+        if name == "solved_in_training":
+            quarters = [values[len(values) * part // 4 : len(values) * (part + 1) // 4] for part in range(4)]
+            yield "  by quarter of the steps: " + " ".join(f"{fmean(part):.1%}" for part in quarters if part)
+    if used := result["gpu_memory_mib"]:
+        yield f"GPU memory: {max(used)} MiB at most"
     times = result["rg_dump"]
     for side, seconds in times["steps"].items():
         yield f"seconds per step {side} rg_dump: " + " ".join(f"{value:.4g}" for value in seconds)
@@ -116,7 +147,7 @@ def as_text(result: dict[str, Any]) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", type=Path, default=Path("configs/debug_1gpu.yaml"))
+    parser.add_argument("--config", type=Path, default=Path("configs/nano_1gpu.yaml"))
     parser.add_argument("--out", type=Path, default=Path(f"runs/gpu_check-{datetime.now(UTC):%Y%m%d-%H%M%S}"))
     parser.add_argument("--compare-steps", type=int, default=11, help="steps of each run that is timed, at least 2")
     parser.add_argument("overrides", nargs="*")
