@@ -49,7 +49,7 @@ def launch_training(cfg: RGTrainConfig) -> None:
             with contextlib.suppress(OSError, KeyError):  # SkyRL's workers will open this file, a link to our log
                 Path(os.environ["SKYRL_LOG_FILE"]).symlink_to(log.name)
         reports.begin("importing SkyRL in the trainer's process")
-        _wait(on_this_node(training_task), cfg, reports)
+        wait_for_task(on_this_node(training_task), cfg, reports)
 
 
 @ray.remote(num_cpus=1, max_retries=0)  # Ray would silently restart the run under a new id
@@ -113,7 +113,7 @@ def on_this_node(task: Any) -> Any:
     return task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False))
 
 
-def _wait(task: Any, cfg: RGTrainConfig, reports: Reports) -> None:
+def wait_for_task(task: Any, cfg: RGTrainConfig, reports: Reports) -> None:
     """Run the task and wait for it; when it is to stop, let it close its dump first.
 
     SIGTERM stops it as Ctrl-C does: a scheduler may send it to all processes of a job, and Ray's handler aborts. That

@@ -106,7 +106,7 @@ class TaskMix:
             raise ConfigError("tasks: the sum of the weights is too large; divide all of them by the same number")
         for task in kept:
             if task.file is None and soundness_of(task.name) is Soundness.UNSOUND:
-                _warn_unsound(task.name)
+                warn_of_unsound(task.name)
         return cls(tuple(kept))
 
     def pick(self, number: int) -> TaskSpec:
@@ -302,5 +302,5 @@ def _say_left_out(tasks: int, dropped: tuple[str, ...]) -> None:
 
 
 @functools.cache
-def _warn_unsound(name: str) -> None:
+def warn_of_unsound(name: str) -> None:
     logger.warning("task {}: its score cannot be trusted: {}", name, reason_for(name))

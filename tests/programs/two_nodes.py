@@ -12,7 +12,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 from rg_env.errors import ConfigError
-from rg_env.skyrl.launch import _wait, on_this_node
+from rg_env.skyrl.launch import wait_for_task, on_this_node
 from rg_env.terminal.reports import Reports
 
 
@@ -33,7 +33,7 @@ def main() -> None:
         try:
             nodes = ray.get([on_this_node(node).remote() for _ in range(4)])
             answer["same"] = {ray.get_runtime_context().get_node_id()} == set(nodes)
-            thread = threading.Thread(target=_wait, args=(on_this_node(node), None, Reports()))
+            thread = threading.Thread(target=wait_for_task, args=(on_this_node(node), None, Reports()))
             thread.start()
             thread.join()
         except ConfigError as error:

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from rg_env.errors import ConfigError
 from rg_env.tasks import KNOWN_UNSOUND, OFTEN_FREE, TaskMix, TaskSpec, hash64, task_categories, task_names
-from rg_env.tasks.mix import _warn_unsound
+from rg_env.tasks.mix import warn_of_unsound
 
 
 @pytest.fixture(autouse=True)
 def first_warning() -> None:
-    _warn_unsound.cache_clear()
+    warn_of_unsound.cache_clear()
 
 
 def weights(spec: Any) -> dict[str, float]:
