@@ -124,17 +124,28 @@ class TrainLoader(DataLoader[Example]):
     def begin(self, epoch: int, place: int = 0, used: Collection[int] = ()) -> None:
         """Continue at the row `place` of an epoch, without the rows whose numbers are in `used`."""
         self.epoch, self._place, self._used = epoch, place, used
+        self._ahead: Iterator[Any] | None = None
+
+    def start(self) -> None:
+        """Begin to make the first batches, in processes that take seconds to start; nothing if they have begun."""
+        if self.num_workers and self._iterator is None:
+            self._leave_epoch_that_is_used_up()
+            self._ahead = super().__iter__()
 
     def __iter__(self) -> Iterator[list[dict[str, Any]]]:  # type: ignore[override]
         """The batches that are left in the epoch, or those of the next."""
-        # The epoch is used up, as in a run that is resumed from the checkpoint of its last step.
-        if self._place > 0 and self._place + self._at_once > self._in_batches:
-            self.begin(self.epoch + 1)
+        self._leave_epoch_that_is_used_up()
         first = self.epoch * self._rows
-        for batch in super().__iter__():
+        batches, self._ahead = self._ahead, None
+        for batch in super().__iter__() if batches is None else batches:
             # By what was handed out, not by what the workers have made ahead: a checkpoint continues behind it.
             self._place = _number_of(batch[-1]["uid"]) + 1 - first
             yield batch
+
+    def _leave_epoch_that_is_used_up(self) -> None:
+        """Begin the next one, as in a run that is resumed from the checkpoint of the last step of an epoch."""
+        if self._place > 0 and self._place + self._at_once > self._in_batches:
+            self.begin(self.epoch + 1)
 
     def _batches_left(self) -> Iterator[list[int]]:
         """Yield the numbers of the rows of each batch that is left in the epoch, of which there may be very many."""

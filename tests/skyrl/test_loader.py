@@ -82,13 +82,20 @@ def uids(batches):
 
 
 def main():
-    """Print the rows of a run that is resumed after 4 batches, and the processes that made them; then wait."""
+    """Print the rows of a run that is resumed after 4 batches, and the processes that made them; then wait.
+
+    The processes are started before the first batch is asked for, and once before it is known where the run continues.
+    """
     begun = build(**LEVELS)
     rows = run(begun, 4)
     again = resumed(begun, workers=1, **LEVELS)
+    again.start()
+    early = build(workers=1, **LEVELS)
+    early.start()
+    workers = [worker.pid for loader in (again, early) for worker in loader._iterator._workers]
+    early.load_state_dict(begun.state_dict())
     rows += run(again, 10)
-    workers = [worker.pid for worker in again._iterator._workers]
-    print(json.dumps([rows, workers]), flush=True)
+    print(json.dumps([rows, rows[:4] + run(early, 10), workers]), flush=True)
     time.sleep(600)
 
 
@@ -98,10 +105,10 @@ def test_rows_do_not_depend_on_hash_seed_and_workers_which_end_with_the_trainer(
     command = [sys.executable, "-m", "tests.skyrl.test_loader"]
     env = {**os.environ, "PYTHONHASHSEED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as trainer:
-        rows, workers = json.loads(trainer.stdout.readline())
-        assert len(workers) == 1 and all(map(psutil.pid_exists, workers))
+        rows, of_the_early, workers = json.loads(trainer.stdout.readline())
+        assert len(workers) == 2 and all(map(psutil.pid_exists, workers))
         trainer.kill()
-    assert rows == run(build(**LEVELS), 14)
+    assert rows == of_the_early == run(build(**LEVELS), 14)
     deadline = time.monotonic() + 60
     while any(map(psutil.pid_exists, workers)) and time.monotonic() < deadline:
         time.sleep(0.02)
