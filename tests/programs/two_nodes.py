@@ -12,7 +12,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 from rg_env.errors import ConfigError
-from rg_env.skyrl.launch import wait_for_task, on_this_node
+from rg_env.skyrl.launch import on_this_node, wait_for_task
 from rg_env.terminal.reports import Reports
 
 
