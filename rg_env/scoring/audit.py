@@ -36,12 +36,12 @@ from loguru import logger
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from rg_env.atomic import new_file
-from rg_env.choices import ResponseFormat, Split
+from rg_env.choices import SOLVED_AT, ResponseFormat, Split
 from rg_env.errors import ConfigError
 from rg_env.output import console, print_error
 from rg_env.runner.caller_guarded import guarded
 from rg_env.runner.machine import usable_cores
-from rg_env.scoring.audit_rows import SOLVED, How, Tried, junk_for, other_spelling, response_with, try_rows
+from rg_env.scoring.audit_rows import How, Tried, junk_for, other_spelling, response_with, try_rows
 from rg_env.scoring.scorer import Scorer
 from rg_env.scoring.types import ScorerConfig, Status
 from rg_env.tasks.item import SCORER_KEY, hash64
@@ -320,7 +320,7 @@ def _try_users(rows: Sequence[Tried], how: How, timeout: float) -> list[Fault]:
                     break
                 is_own = place <= len(row.own)
                 # What had no core says nothing about the function.
-                if not verdict.scored.had_no_core and (verdict.scored.score >= SOLVED) != is_own:
+                if not verdict.scored.had_no_core and (verdict.scored.score >= SOLVED_AT) != is_own:
                     faults.append(_fault(row, -place if is_own else place - len(row.own)))
                     break
     return faults

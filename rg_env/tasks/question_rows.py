@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from loguru import logger
 
+from rg_env.braces import closing_brace
 from rg_env.choices import Split
 from rg_env.errors import ConfigError, describe, one_line
 from rg_env.tasks.item import same_question
@@ -323,19 +324,12 @@ def _after(mark: str, name: str, answer: str) -> str:
     if not found:
         raise ValueError(f"{name} does not contain {mark!r} (answer_after): {answer:.40}")
     if mark.endswith("{"):
-        return _plain(_up_to_brace(rest))
+        start = len(answer) - len(rest)
+        closing = closing_brace(answer, start - 1)
+        return _plain(rest if closing < 0 else answer[start:closing])
     if mark.startswith("<") and mark.endswith(">"):
         return _plain(rest.partition(f"</{mark[1:]}")[0])
     return _plain(rest)
-
-
-def _up_to_brace(text: str) -> str:
-    depth = 1
-    for match in re.finditer(r"[{}]", text):
-        depth += 1 if match[0] == "{" else -1
-        if depth == 0:
-            return text[: match.start()]
-    return text
 
 
 def _scorer(columns: Mapping[str, Any], file: QuestionFile) -> str:
