@@ -58,12 +58,9 @@ _USER_ROWS = 20
 """Rows with a function of the user's that are tried."""
 _IN_THIS_PROCESS = 300
 """So many rows are tried without other processes, if their scorers evaluate nothing: a process takes longer."""
-_BATCH = 250
-_BATCH_OF_MATH = 25
-"""Rows that a process tries."""
+_BATCH, _BATCH_OF_MATH = 250, 25
+"""Rows that a process tries; with `math`, those of them with junk."""
 _BATCH_SECONDS = 20.0
-_KEPT_FROM = 1.0
-"""An audit that took more seconds is kept in the user's cache."""
 _SAID_EVERY = 20.0
 _NAMED_ROWS = 3
 _SHOWN, _REASON_SHOWN = 30, 120
@@ -119,6 +116,7 @@ class Audit(NamedTuple):
         tried: rows whose own answers were tried; `with_junk`: those on which junk was tried as well.
         faults: in order of the rows.
         is_advice: nothing is left out, because the user's function scores.
+        place: the file, as messages name it; `scorer`: its setting.
     """
 
     rows: int
@@ -126,6 +124,8 @@ class Audit(NamedTuple):
     with_junk: int
     faults: tuple[Fault, ...]
     is_advice: bool = False
+    place: str = ""
+    scorer: str = ""
 
     @property
     def left_out(self) -> frozenset[int]:
@@ -141,20 +141,21 @@ class Audit(NamedTuple):
         return len(self.left_out) > MOST_LEFT_OUT * self.rows or 0 < self.tried == fails
 
 
-def left_out(
-    task: str,
-    file: QuestionFile,
-    split: Split,
-    settings: ScorerConfig | None = None,
-    format: str = ResponseFormat.STRICT,
-) -> frozenset[int]:
-    """Return the numbers of the rows that are left out of the file of a split. Says which ones, once per process.
+@functools.lru_cache(64)  # once per process, however many data sets have the file
+def left_out(audit: Audit) -> frozenset[int]:
+    """Return the numbers of the rows that are left out. Says which ones, once per process.
 
     Raises:
-        ConfigError: there are too many, or the file cannot be read.
+        ConfigError: there are too many.
     """
-    audit = audit_of(task, file, split, settings, format)
-    _say(f"tasks.{task}.file: {file.of_split(split)}", file.scorer, audit)
+    lines = lines_of(audit)
+    if audit.is_refused:
+        raise ConfigError(f"{audit.place}: {lines[0]}")
+    for line in lines:
+        if audit.is_advice:
+            logger.warning("{}: {}; your function decides, so all rows are kept", audit.place, line)
+        else:
+            logger.warning("{}: left out: {}", audit.place, line)
     return audit.left_out
 
 
@@ -177,7 +178,7 @@ def left_out_of_mix(
     for task, file in TaskMix.parse(tasks).files.items():
         of_file = {}
         for split in splits:
-            if numbers := left_out(task, file, split, settings, format):
+            if numbers := left_out(audit_of(task, file, split, settings, format)):
                 of_file[split.value] = sorted(numbers)
         if of_file:
             noted[task] = of_file
@@ -204,7 +205,8 @@ def audit_of(
     """
     settings = settings or ScorerConfig()
     how = How(settings.max_answer_chars, settings.normalize, str(format))
-    return _audit(task, file, split, read_rows(task, file, split).sha256, how, settings.timeout)
+    audit = _audit(task, file, split, read_rows(task, file, split).sha256, how, settings.timeout)
+    return audit._replace(place=f"tasks.{task}.file: {file.of_split(split)}", scorer=file.scorer)
 
 
 @functools.lru_cache(16)
@@ -213,7 +215,7 @@ def _audit(task: str, file: QuestionFile, split: Split, sha256: str, how: How, t
     # A column names ours only.
     is_users = file.scorer_column is None and file.scorer not in OWN_SCORERS
     kept = _cache_of(file, sha256, how)
-    if (found := _read_cache(kept)) is not None:
+    if not is_users and (found := _read_cache(kept)) is not None:
         return found
     # First what a look at the answer says; the others are tried.
     faults, left = [], []
@@ -224,7 +226,6 @@ def _audit(task: str, file: QuestionFile, split: Split, sha256: str, how: How, t
         else:
             left.append(row)
     tried = _to_try(task, file, left)
-    began = time.monotonic()
     if is_users:
         faults += _try_users(tried, how, timeout)
     else:
@@ -235,7 +236,8 @@ def _audit(task: str, file: QuestionFile, split: Split, sha256: str, how: How, t
         faults += _try(tried, how, timeout, what)
     faults.sort(key=lambda fault: fault.row)
     audit = Audit(len(read.rows), len(tried), sum(bool(row.junk) for row in tried), tuple(faults), is_users)
-    if time.monotonic() - began > _KEPT_FROM:
+    # A function of the user's may be another one tomorrow, whatever its file contains; twenty rows are soon tried.
+    if not is_users:
         _write_cache(kept, audit)
     return audit
 
@@ -245,8 +247,10 @@ def _audit(task: str, file: QuestionFile, split: Split, sha256: str, how: How, t
 _TAG = re.compile(r"</?(?:think|answer)>")
 _END_OF_SENTENCE = re.compile(r"[^\W\d_]{4,}[.!?][\"')]?\s+[\"'(]?[^\W\d_a-z]|[。！？]\s*\S|\n")
 _COMMAND = re.compile(r"\\(?:begin|end)\{\w+\*?\}|\\[A-Za-z]+")
-_WORD = re.compile(r"[^\W\d_]{2,}")
+# A sign of Chinese or Japanese counts as a word, since no spaces stand between these.
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\d_]{2,}")
 _LEAST_WORDS = 5
+"""Of the longest line of a text: five names in a line each are a list, which somebody may well answer."""
 
 
 def _rule_of_answer(answer: str, longest: int) -> Rule | None:
@@ -261,9 +265,10 @@ def _rule_of_answer(answer: str, longest: int) -> Rule | None:
         return Rule.TOO_LONG
     if answer.casefold().lstrip("+-") in ("nan", "inf", "infinity"):
         return Rule.NO_NUMBER
-    # A grid, a matrix or a list may have lines, too: several of them are a text only if it has words.
+    # A grid, a matrix or a list may have lines, too: they are a text only if one of them has words.
     plain = _COMMAND.sub(" ", answer)
-    if _END_OF_SENTENCE.search(plain) and len(_WORD.findall(plain)) >= _LEAST_WORDS:
+    words = max(len(_WORD.findall(line)) for line in plain.splitlines() or [""])
+    if words >= _LEAST_WORDS and _END_OF_SENTENCE.search(plain):
         return Rule.SENTENCES
     return None
 
@@ -292,7 +297,8 @@ def _to_try(task: str, file: QuestionFile, rows: Sequence[Row]) -> list[Tried]:
             start = hash64("junk", row.question) % len(golds)
             junk = junk_for(row, [golds[(start + step) % len(golds)] for step in range(min(12, len(golds)))])
         tried.append(Tried(row.number, entry_of(task, file, row), tuple(own), junk))
-    return tried
+    # In the order of the file, so that the rows with junk, which take the time, lie among the others.
+    return sorted(tried, key=lambda row: row.number)
 
 
 def _try(rows: Sequence[Tried], how: How, timeout: float, what: str) -> list[Fault]:
@@ -342,7 +348,7 @@ def _try_in_processes(rows: Sequence[Tried], how: How, timeout: float, what: str
     size = _BATCH
     options: dict[str, Any] = {"workers": usable_cores()}
     if has_math:
-        size = _BATCH_OF_MATH
+        size = _BATCH_OF_MATH * len(rows) // max(1, sum(bool(row.junk) for row in rows))
         options["examples"] = [(([_WARM_UP], how), {})]
     # The user's own data may see each other: one process tries many rows.
     in_batches, one_by_one = (guarded(try_rows, timeout=limit, **options) for limit in (_BATCH_SECONDS, timeout))
@@ -404,19 +410,7 @@ def _progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 # -- what is said
 
 
-@functools.lru_cache(64)  # once per process, however many data sets have the file
-def _say(place: str, scorer: str, audit: Audit) -> None:
-    """Say which rows are left out. Raises ConfigError if they are too many."""
-    if audit.is_refused:
-        raise ConfigError(f"{place}: {lines_of(audit, scorer)[0]}")
-    for sentence in lines_of(audit, scorer):
-        if audit.is_advice:
-            logger.warning("{}: {}; your function decides, so all rows are kept", place, sentence)
-        else:
-            logger.warning("{}: left out: {}", place, sentence)
-
-
-def lines_of(audit: Audit, scorer: str) -> list[str]:
+def lines_of(audit: Audit) -> list[str]:
     """Return a line for each rule, that with the most rows first: how many, the first rows, and the key to change."""
     by_rule: dict[Rule, list[Fault]] = {}
     for fault in audit.faults:
@@ -426,7 +420,7 @@ def lines_of(audit: Audit, scorer: str) -> list[str]:
         named = ", ".join(f"{fault.row} ({fault.text!r})" for fault in faults[:_NAMED_ROWS])
         of = audit.tried if audit.is_advice else audit.rows
         line = f"the answer of {len(faults):,} of {of:,} rows {rule.words}, such as of row {named}"
-        cure = rule.cure or ("" if audit.is_advice else _OTHER_SCORERS.get(scorer, ""))
+        cure = rule.cure or ("" if audit.is_advice else _OTHER_SCORERS.get(audit.scorer, ""))
         lines.append(f"{line}: {cure}" if cure else line)
     return lines
 
@@ -437,9 +431,7 @@ def lines_of(audit: Audit, scorer: str) -> list[str]:
 def _cache_of(file: QuestionFile, sha256: str, how: How) -> Path:
     """Return where the audit of this file is kept."""
     settings = [file.question, file.answer, file.answer_after, file.scorer, file.tolerance, *how]
-    key = hashlib.sha256(
-        json.dumps([sha256, settings, _version(), _version_of_users(file.scorer)]).encode()
-    ).hexdigest()
+    key = hashlib.sha256(json.dumps([sha256, settings, _version()]).encode()).hexdigest()
     folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     return folder / "rg_env" / "audits" / f"{key[:32]}.json"
 
@@ -448,21 +440,14 @@ def _cache_of(file: QuestionFile, sha256: str, how: How) -> Path:
 def _version() -> str:
     """Return a hash of the code that decides, ours and that of the libraries."""
     hashed = hashlib.sha256(sys.version.encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    package = Path(__file__).parents[1]
+    # What reads the rows decides, too.
+    for path in sorted([*package.glob("scoring/*.py"), *package.glob("tasks/question*.py")]):
         hashed.update(path.read_bytes())
     for library in _LIBRARIES:
         with suppress(importlib.metadata.PackageNotFoundError):
             hashed.update(importlib.metadata.version(library).encode())
     return hashed.hexdigest()
-
-
-def _version_of_users(scorer: str) -> str:
-    """Return a hash of the module of a user's function; "" of our scorers, and where there is no such file."""
-    module = sys.modules.get(scorer.rpartition(".")[0])
-    try:
-        return hashlib.sha256(Path(str(getattr(module, "__file__", ""))).read_bytes()).hexdigest()
-    except OSError:
-        return ""
 
 
 def _read_cache(path: Path) -> Audit | None:

@@ -56,6 +56,9 @@ def test_answers_as_people_give_them_pass(tmp_path: Path) -> None:
         ("First we add the two apples. Then we subtract one.", {}, Rule.SENTENCES),
         ("we add the two apples\nand then subtract one", {}, Rule.SENTENCES),
         ("我们先加上两个苹果", {}, None),
+        ("我们先加上两个苹果。然后减去一个。", {}, Rule.SENTENCES),
+        ("リンゴは三個です。", {}, None),
+        ("Alice\nBob\nCarol\nDave\nEve\nFrank Miller", {}, None),
         ("x" * 9000, {}, Rule.TOO_LONG),
         (float("nan"), {"scorer": "number"}, Rule.NO_NUMBER),
         (float("inf"), {"scorer": "number"}, Rule.NO_NUMBER),
@@ -106,7 +109,7 @@ def test_a_row_that_pays_junk_is_left_out_and_named(
     monkeypatch.setattr(file_scorers, "exact", lambda answer, row: 1.0 if row["answer"] == "4=4" else real(answer, row))
     path = write(tmp_path / "a.jsonl", [*range(2, 42), "4=4"])
     file = QuestionFile(path)
-    assert left_out("mine", file, Split.TRAIN) == {41}
+    assert left_out(audit_of("mine", file, Split.TRAIN)) == {41}
     assert warnings == [
         f"tasks.mine.file: {path}: left out: the answer of 1 of 41 rows is paid for junk, too, such as of row 41 "
         "('x=x'): set scorer: number or math"
@@ -147,9 +150,11 @@ def test_many_rows_are_tried_in_other_processes_with_the_same_result(
     path = write(tmp_path / "a.jsonl", [*range(40), "seven", "<answer>8</answer>"])
     here = faults_of(path, scorer="number")
     assert here == {41: Rule.UNPAID, 42: Rule.TAGS}
+    # That was kept, however soon it was done.
+    for kept in (tmp_path / "cache" / "rg_env" / "audits").iterdir():
+        kept.unlink()
     audit._audit.cache_clear()
     monkeypatch.setattr(audit, "_IN_THIS_PROCESS", 0)
-    monkeypatch.setattr(audit, "_KEPT_FROM", 0)
     assert faults_of(path, scorer="number") == here
     # It is kept: what is in the cache now is the result.
     (kept,) = (tmp_path / "cache" / "rg_env" / "audits").iterdir()
@@ -169,7 +174,7 @@ def test_math_is_tried_without_changing_the_file(tmp_path: Path) -> None:
 def test_the_users_function_decides_and_nothing_is_left_out(tmp_path: Path, warnings: list[str]) -> None:
     path = write(tmp_path / "a.jsonl", [f"{word} {n}" for n, word in enumerate(WORDS)])
     file = parse_file("mine", {"path": path, "scorer": f"{__name__}:same_first_letter"})
-    assert left_out("mine", file, Split.TRAIN) == frozenset()
+    assert left_out(audit_of("mine", file, Split.TRAIN)) == frozenset()
     assert any("is paid for junk, too" in line and "your function decides" in line for line in warnings)
 
 
@@ -180,7 +185,7 @@ def fails(answer: str, row: dict[str, Any]) -> float:
 def test_a_function_that_fails_whatever_it_gets_is_refused_with_its_error(tmp_path: Path) -> None:
     file = parse_file("mine", {"path": write(tmp_path / "a.jsonl", WORDS), "scorer": f"{__name__}:fails"})
     with pytest.raises(ConfigError, match=r"your function fails.*no such column.*: fix the function"):
-        left_out("mine", file, Split.TRAIN)
+        left_out(audit_of("mine", file, Split.TRAIN))
 
 
 def test_a_function_in_the_current_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
