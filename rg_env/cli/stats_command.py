@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rg_env.dump import Dump
 
-_FLIPS_SHOWN = 5
+_FLIPS_SHOWN, _SETS_SHOWN = 5, 5
 
 
 def _check_keys(text: str) -> str:
@@ -95,7 +95,7 @@ def stats(
     dump = options.open()
     if against:
         other = Selection(paths=against, where=options.where).open()
-        _compare(dump, other, options)
+        _compare(dump, other, options, against)
         print_remarks(dump, other, texts=False)
     else:
         _describe(dump, options)
@@ -177,10 +177,10 @@ def _json_rows(
     return rows
 
 
-def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
+def _compare(dump: "Dump", other: "Dump", options: StatsOptions, against: Sequence[Path]) -> None:
     import polars as pl
 
-    from rg_env.analysis.comparison import compare, differing_tasks, flips, shared_questions
+    from rg_env.analysis.comparison import compare, differing_left_out, differing_tasks, flips, question_sets
     from rg_env.analysis.stats import evaluation_steps, key_columns, measure
     from rg_env.analysis.tables import LEGEND, render_comparison
 
@@ -189,15 +189,15 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
         that = measure(other, solved_at=options.solved_at, to_match=True)
     # A task whose options differ asks other questions under the same ids: it cannot be compared item by item.
     unmatched = differing_tasks(*dump.runs, *other.runs)
-    questions, questions_other, shared = shared_questions(this, that, unmatched=unmatched)
-    remark = ""
+    sets = question_sets(this, that, unmatched=unmatched)
+    questions, questions_other, shared = sets.select("this", "other", "shared").sum().row(0)
+    remarks = []
     if unmatched:
-        remark = f"not compared, because the task's options differ: {', '.join(unmatched)}"
+        remarks = [f"not compared, because the options of the task or of its file differ: {', '.join(unmatched)}"]
     if not shared:
-        why = "no question is in both dumps, so there is nothing to compare"
-        if remark:
-            why = f"{why}; {remark}"
-        raise DumpError(why)
+        raise DumpError("; ".join(["no question is in both dumps, so there is nothing to compare", *remarks]))
+    left_out = differing_left_out(*dump.runs, *other.runs)
+    remarks += _words_on_sets(sets, left_out)
     # All questions of a phase first, then the rows that --by asks for; with `--by phase` these are the same rows.
     levels = {tuple(key_columns(level)): level for level in (By.PHASE, options.by)}
     frames = [compare(this, that, level, unmatched=unmatched) for level in levels.values()]
@@ -208,6 +208,9 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
     flipped = flips(this, that, unmatched=unmatched).rows(named=True)
     evaluations, evaluations_other = (evaluation_steps(side).rows(named=True) for side in (this, that))
     title, title_other = _title(dump, evaluations), _title(other, evaluations_other)
+    # Equal models in folders of equal names: what somebody typed tells them apart.
+    if title == title_other:
+        title, title_other = (f"{title}, in {', '.join(map(str, side))}" for side in (options.paths, against))
     if options.as_json:
         facts: dict[str, Any] = {
             "this": title,
@@ -217,6 +220,8 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
             "questions_this": questions,
             "questions_other": questions_other,
             "questions_shared": shared,
+            "questions_by_task": sets.rows(named=True),
+            "tasks_with_other_rows_left_out": left_out,
             "unmatched_tasks": unmatched,
         }
         rows: list[dict[str, Any]] = []
@@ -237,8 +242,27 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
         for line in LEGEND:
             print_line(line)
         _print_flips(flipped, most_flips)
-    if remark:
+    for remark in remarks:
         print_error(remark)
+
+
+def _words_on_sets(sets: "pl.DataFrame", left_out: Sequence[str]) -> list[str]:
+    """Say of which tasks the two sides have other questions, those with the most first, and why if it is known."""
+    import polars as pl
+
+    alone = sets.with_columns(alone=pl.col("this") + pl.col("other") - 2 * pl.col("shared")).filter(pl.col("alone") > 0)
+    tasks = []
+    for row in alone.sort("alone", "task", descending=[True, False]).iter_rows(named=True):
+        tasks.append(f"{row['task']} ({row['shared']:,} shared, of {row['this']:,} and {row['other']:,})")
+    if not tasks:
+        return []
+    shown = ", ".join(tasks[:_SETS_SHOWN])
+    if len(tasks) > _SETS_SHOWN:
+        shown += f" and {len(tasks) - _SETS_SHOWN} more"
+    words = [f"the two sides were asked different questions of {shown}"]
+    if audited := sorted({*left_out} & {*alone["task"]}):
+        words.append(f"the audit of the answers left out different rows of {', '.join(audited)}")
+    return words
 
 
 def _title(side: "Dump", evaluations: Sequence[dict[str, Any]]) -> str:

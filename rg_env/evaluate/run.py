@@ -44,6 +44,7 @@ from rg_env.scoring import Status, Verdict, shared_scorer
 from rg_env.scoring.audit import left_out_of_mix
 from rg_env.scoring.file_scorers import WHY_UNREAD
 from rg_env.scoring.parse import with_opening
+from rg_env.tasks.mix import read_spec
 from rg_env.tasks.questions import hashes_of
 from rg_env.wording import counted
 
@@ -473,7 +474,7 @@ def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
         "plan": job.plan,
         "suite": job.questions.facts.get("suite"),
         "settings": settings,
-        "task_mix": config.tasks,
+        "task_mix": read_spec(config.tasks),
         "question_files": hashes_of(config.tasks, earlier),
         "questions_left_out": left_out_of_mix(config.tasks, config.scorer, config.format, earlier, splits=[split]),
     }

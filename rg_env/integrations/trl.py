@@ -30,6 +30,7 @@ from rg_env.rewards import load_reward, set_rewards
 from rg_env.rollout import Origin, Rollout, group_record
 from rg_env.scoring.audit import left_out_of_mix
 from rg_env.tasks import Item
+from rg_env.tasks.mix import read_spec
 from rg_env.tasks.questions import hashes_of
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ class GRPOReward:
             "model": model,
             "trainer": "trl",
             "settings": settings,
-            "task_mix": config.tasks,
+            "task_mix": read_spec(config.tasks),
             "question_files": hashes_of(config.tasks),
             "questions_left_out": left_out_of_mix(config.tasks, config.scorer, config.format),
         }

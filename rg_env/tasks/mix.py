@@ -82,8 +82,7 @@ class TaskMix:
         """
         if isinstance(spec, cls):
             return spec
-        if isinstance(spec, str):
-            spec = _read_text(spec)
+        spec = read_spec(spec)
         if spec is None:
             return cls(tuple(TaskSpec(name) for name in task_categories() if in_default_mix(name)))
         # All names before any options, so that a wrong name is reported first.
@@ -163,6 +162,12 @@ class TaskMix:
     @functools.cached_property
     def _bounds(self) -> list[float]:
         return list(itertools.accumulate(task.weight for task in self.tasks))
+
+
+def read_spec(spec: Any) -> Any:
+    """Return a spec of a mix in lists and mappings, which may be a text, as `TaskMix.parse` takes it. Raises
+    ConfigError."""
+    return _read_text(spec) if isinstance(spec, str) else spec
 
 
 _IN_RECIPES = ("environment", "skyrl_gym", "rg_dump", "tasks")

@@ -2,12 +2,14 @@
 
 Invariant: the item of an index is a pure function of (seed, split, task, index), of the files of the mix and of the
 rows that are left out. Splits share no question, whichever file and task of the mix has it (`same_question`). An item's
-id carries the row's number and a hash of the file, so that it names no other question after the file has changed.
+id carries the row's number and a hash of the file and of what is asked of it, so that it names no other question after
+either has changed.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -58,7 +60,7 @@ class QuestionStream:
     ) -> None:
         self.task, self.file, self.seed, self.split = task, file, seed, split
         read = read_rows(task, file, split)
-        self._mark = read.sha256[:_MARK_DIGITS]
+        self._mark = hashlib.sha256(f"{read.sha256} {file.question}".encode()).hexdigest()[:_MARK_DIGITS]
         self.rows = _rows_of_split(task, file, split, files or {})
         of_split = len(self.rows)
         self.rows = [row for row in self.rows if row.number not in left_out]
@@ -108,7 +110,10 @@ class QuestionStream:
         path = self.file.of_split(self.split)
         # The row of this number may be another question now.
         if parts.options != self._mark:
-            raise ConfigError(f"{parts}: {path} has changed since this id was given; its hash is now {self._mark}")
+            raise ConfigError(
+                f"{parts}: {path}, or `question` of its task, has changed since this id was given; the mark of its ids "
+                f"is now {self._mark}"
+            )
         for position, row in enumerate(self.rows):
             if row.number == parts.number:
                 return self.at(position)

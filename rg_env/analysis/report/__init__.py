@@ -133,8 +133,10 @@ def _notes(dump: Dump, measured: Measured) -> Iterator[str]:
     for remark in dump.findings().summary():
         yield f"{remark}."
     if dump.has_ledger:
-        whole = {True: ", which has every group", False: ", which has not every group", None: ""}
-        yield f"Statistics and charts come from the ledger{whole[dump.has_every_group]}."
+        whole = {True: ", which has every group", False: ", which has not every group", None: ""}[dump.has_every_group]
+        if dump.findings(texts=False).counts["from_texts"]:
+            whole = ", and from the texts where it is corrupt"
+        yield f"Statistics and charts come from the ledger{whole}."
     for sentence in dump.never_saved:
         yield f"{sentence}."
     for run in dump.runs:
