@@ -42,6 +42,7 @@ from rg_env.output import console, print_error
 from rg_env.runner.caller_guarded import guarded
 from rg_env.runner.machine import usable_cores
 from rg_env.scoring.audit_rows import How, Tried, junk_for, other_spelling, response_with, try_rows
+from rg_env.scoring.numbers import read_number
 from rg_env.scoring.scorer import Scorer
 from rg_env.scoring.types import ScorerConfig, Status
 from rg_env.tasks.item import SCORER_KEY, hash64
@@ -84,6 +85,10 @@ class Rule(Enum):
     TOO_LONG = ("is longer than scorer.max_answer_chars", "name the column of the short answer as `answer`")
     NO_NUMBER = ("is NaN or infinite", "remove these rows")
     SPELLING = ("is not paid in another spelling", "set scorer: number")
+    SPELLING_OF_SOME = (
+        "is not paid in another spelling",
+        "write it as people answer, such as 27 for 27.0, or name the scorer of each row in a column (scorer: '{kind}')",
+    )
     UNPAID = ("is not paid by its own scorer", "")
     JUNK = ("is paid for junk, too", "")
     FAILS = ("is not scored, because your function fails", "fix the function")
@@ -96,7 +101,7 @@ _OTHER_SCORERS = {
     "exact": "set scorer: number or math",
     "number": "set scorer: math or exact",
     "math": "set scorer: exact or number",
-    "choice": "put the options into the question ('{question}\\n{options}'), or set scorer: exact",
+    "choice": "it must be the letter, the text or the place of an option that the question lists; or set scorer: exact",
 }
 
 
@@ -310,7 +315,13 @@ def _try(rows: Sequence[Tried], how: How, timeout: float, what: str) -> list[Fau
         failed = try_rows(rows, how)
     else:
         failed = _try_in_processes(rows, how, timeout, what, has_math)
-    return [_fault(by_number[int(number)], int(place)) for number, place in failed.items()]
+    faults = [_fault(by_number[int(number)], int(place)) for number, place in failed.items()]
+    # No scorer of numbers reads words.
+    if any(read_number(row.entry["answer"]) is None for row in rows):
+        for place, fault in enumerate(faults):
+            if fault.rule is Rule.SPELLING:
+                faults[place] = fault._replace(rule=Rule.SPELLING_OF_SOME)
+    return faults
 
 
 def _try_users(rows: Sequence[Tried], how: How, timeout: float) -> list[Fault]:

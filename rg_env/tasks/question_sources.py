@@ -28,10 +28,16 @@ _LIST_OF_HUB = 200
 
 
 class Source(NamedTuple):
-    """Rows, and the SHA-256 of what they were read from, which is known when they have been read."""
+    """Rows, and what they were read from.
+
+    Attributes:
+        digest: returns the SHA-256 of that, when the rows have been read.
+        is_typed: whether numbers are told from texts.
+    """
 
     rows: Numbered
     digest: Callable[[], str]
+    is_typed: bool = True
 
 
 def open_file(place: str, path: Path) -> Source:
@@ -53,7 +59,8 @@ def open_file(place: str, path: Path) -> Source:
 
         kinds = "must end with .jsonl, .json, .csv or .tsv (or .gz behind one of these), or .parquet"
         raise ConfigError(f"{place}: {kinds}{other_kind(path)}")
-    return Source(_as_os_error(reader(path)), functools.partial(_digest, [path]))
+    is_typed = not ending.startswith((".csv", ".tsv"))
+    return Source(_as_os_error(reader(path)), functools.partial(_digest, [path]), is_typed)
 
 
 def load_from_hub(place: str, source: HubSet, split: str) -> Source:

@@ -22,7 +22,7 @@ from rg_env.tasks.entry_json import encode_entry
 from rg_env.tasks.item import SCORER_KEY, Item, ItemId, hash64, same_question, split_of_row
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.question_file import OWN_SCORERS, QuestionFile
-from rg_env.tasks.question_rows import Row, listed_options, read_rows
+from rg_env.tasks.question_rows import Row, read_rows
 from rg_env.wording import counted
 
 _MARK_DIGITS = 8
@@ -149,7 +149,7 @@ def entry_of(task: str, file: QuestionFile, row: Row) -> dict[str, Any]:
     if row.scorer == "exact" and row.is_number:
         metadata["answer_is_number"] = True  # 27.0 and 27 are the same then
     if row.scorer == "choice":
-        metadata["options"] = dict(row.options) or listed_options(row.columns)
+        metadata["options"] = dict(row.options) or row.columns.get("options", row.columns.get("choices"))
     if row.scorer not in OWN_SCORERS:
         # As JSON has it, also in training: the function gets the same from a dump or the server.
         metadata["row"] = json.loads(json.dumps(row.columns, default=str))

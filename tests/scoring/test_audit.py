@@ -139,6 +139,26 @@ def test_a_file_with_many_rows_that_fail_is_refused_with_the_key_to_change(
     assert "\n" not in str(caught.value)
 
 
+def test_a_column_of_numbers_and_words_is_told_a_way_that_fits(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("question,answer\n" + "".join(f"{n}?,{('27.0', 'seven')[n % 2]}\n" for n in range(40)))
+    with pytest.raises(ConfigError, match=r"\('27'\).*such as 27 for 27\.0, or name the scorer of each row"):
+        ReasoningGymDataset({"mine": {"file": {"path": str(path)}}})
+    path.write_text(path.read_text().replace("seven", "7"))
+    assert faults_of(str(path)) == {}
+
+
+def test_a_choice_that_names_no_option_is_told_what_an_answer_is(tmp_path: Path) -> None:
+    rows = [{"question": f"{n}?", "endings": ["w", "x"], "answer": "neither"} for n in range(20)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file = {"path": str(path), "scorer": "choice"}
+    with pytest.raises(ConfigError, match=r"does not list its options: set question: '\{question\}\\n\{endings\}'"):
+        ReasoningGymDataset({"mine": {"file": file}})
+    with pytest.raises(ConfigError, match=r"must be the letter, the text or the place of an option that the question"):
+        ReasoningGymDataset({"mine": {"file": {**file, "question": "{question}\n{endings}"}}})
+
+
 def test_what_the_refusal_names_makes_the_file_usable(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [f"{n} + 0 = {n}\n#### {n}" for n in range(40)])
     assert faults_of(path, answer_after="####", scorer="number") == {}

@@ -14,11 +14,13 @@ import polars as pl
 import pytest
 
 from rg_env.errors import ConfigError
+from rg_env.scoring.audit import audit_of
+from rg_env.scoring.file_scorers import FileQuestion, file_question, score_here
 from rg_env.tasks import Split, TaskMix
 from rg_env.tasks.item import split_of_row
 from rg_env.tasks.question_file import QuestionFile, parse_file
 from rg_env.tasks.question_rows import Row, read_rows
-from rg_env.tasks.questions import QuestionStream
+from rg_env.tasks.questions import QuestionStream, entry_of
 
 TWO = [{"question": "1 + 1?", "answer": "2"}, {"question": "1 + 2?", "answer": "3"}]
 
@@ -129,6 +131,115 @@ def test_a_list_of_options_is_listed_with_letters(options: Any, tmp_path: Path) 
     file = QuestionFile(str(tmp_path / "one.jsonl"), question="{question}\n{options}", scorer="choice")
     entry = QuestionStream("mine", file, 0, split_of_row(LISTED)).at(0).entry
     assert entry["metadata"]["options"] == {"A": "one", "B": "two"}
+
+
+PUBLIC_CHOICES = {
+    "ARC": ({"question": "Which?", "choices": {"text": ["one", "two"], "label": ["A", "B"]}, "answerKey": "B"}, "B"),
+    "ARC with numbers": (
+        {"question": "Which?", "choices": {"text": ["9", "1"], "label": ["1", "2"]}, "answerKey": "2"},
+        "B",
+    ),
+    "MMLU": ({"question": "Which?", "choices": ["one", "two"], "answer": 1}, "B"),
+    "MMLU with numbers": ({"question": "Which?", "choices": ["0", "2"], "answer": 1}, "B"),
+    "CommonsenseQA": (
+        {"question": "Which?", "choices": {"label": ["A", "B"], "text": ["one", "two"]}, "answerKey": "A"},
+        "A",
+    ),
+    "OpenBookQA": (
+        {"question_stem": "Which?", "choices": {"text": ["one", "two"], "label": ["A", "B"]}, "answerKey": "A"},
+        "A",
+    ),
+    "HellaSwag": ({"ctx": "Which?", "endings": ["one", "two"], "label": "1"}, "B"),
+    "MedQA": ({"question": "Which?", "options": {"A": "one", "B": "two", "C": None}, "answer": "two"}, "two"),
+    "MMLU-Pro": ({"question": "Which?", "options": ["one", "two"], "answer": "B", "answer_index": 1}, "B"),
+    "small letters": ({"question": "Which?", "options": {"a": "one", "b": "two"}, "answer": "b"}, "B"),
+    "JSON in a text": ({"question": "Which?", "options": '["one", "two"]', "answer": "B"}, "B"),
+    "an object in a text": ({"question": "Which?", "options": '{"A": "one", "B": "two"}', "answer": "A"}, "A"),
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC_CHOICES)
+def test_options_are_read_in_the_forms_of_public_sets_and_the_right_one_alone_is_paid(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    columns, right = PUBLIC_CHOICES[name]
+    question, options, *_ = columns
+    answer = next(key for key in columns if key in ("answer", "answerKey", "label"))
+    settings = {"question": f"{{{question}}}\n{{{options}}}", "answer": answer, "scorer": "choice"}
+    row = row_of(tmp_path, columns, **settings)
+    shown = "Which?\nA) 9\nB) 1" if name == "ARC with numbers" else LISTED
+    assert row.question == (shown if name != "MMLU with numbers" else "Which?\nA) 0\nB) 2")
+    assert (row.answer, list(row.options)) == (right, ["A", "B"])
+    file = parse_file("mine", {"path": str(tmp_path / "one.jsonl"), **settings})
+    assert audit_of("mine", file, Split.TRAIN).faults == ()
+    question_of_file = file_question(entry_of("mine", file, row))
+    assert isinstance(question_of_file, FileQuestion)
+    paid = [letter for letter in "AB" if score_here(question_of_file, letter) == 1.0]
+    assert paid == ["B" if right == "two" else right]
+
+
+def test_places_are_counted_from_1_if_the_last_option_is_right_somewhere_and_none_is_0(
+    tmp_path: Path, warnings: list[str]
+) -> None:
+    path, settings = tmp_path / "a.jsonl", {"question": "{question}\n{options}", "scorer": "choice"}
+
+    def letters(places: list[Any]) -> list[str]:
+        asked = [{"question": f"{n}?", "options": ["w", "x", "y", "z"], "answer": a} for n, a in enumerate(places)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in asked))
+        return [row.answer for row in rows_of(path, **settings)]
+
+    assert letters([1, 2, 4]) == letters(["1", "2", "4"]) == ["A", "B", "D"]
+    said = f"tasks.mine.file: {path}: the answers are places of options, counted from 1: that of row 3 is 4, which is"
+    assert [line[: len(said)] for line in warnings] == [said, said]
+    assert letters([0, 2, 3]) == letters(["0", "2", "3"]) == ["A", "C", "D"]
+    assert letters([1, 2, 3]) == ["B", "C", "D"]  # nothing says that these are counted from 1
+    assert letters(["A", "z", "12"]) == ["A", "z", "12"]
+    assert len(warnings) == 2
+    listed = "{question}\nA. {options}\nB. more\nC. less\nD. none"
+    path.write_text(json.dumps({"question": "Q", "options": "some", "answer": 4}))
+    assert rows_of(path, question=listed, scorer="choice")[0].answer == "D"
+
+
+@pytest.mark.parametrize("text", ["['one', 'two']", "['one' 'two']", "{'A': 'one', 'B': 'two'}", "[\"one\", 'two']"])
+def test_a_list_as_python_prints_it_is_told_to_be_written_in_json(text: str, tmp_path: Path) -> None:
+    columns = {"question": "Which?", "options": text, "answer": "A"}
+    for template in ("{question}\n{options}", "question"):
+        with pytest.raises(ConfigError, match=r"options is a list as Python prints it .*: write it in JSON"):
+            row_of(tmp_path, columns, question=template, scorer="choice")
+    # Where nothing is chosen, it is a text as any other.
+    assert row_of(tmp_path, columns, question="{question}\n{options}").question == f"Which?\n{text}"
+
+
+def test_texts_with_brackets_that_are_no_options_stay(tmp_path: Path) -> None:
+    columns = {"question": "[A] one [B] two", "options": "A) [1, 2] B) [3]", "answer": "B"}
+    row = row_of(tmp_path, columns, question="{question}\n{options}", scorer="choice")
+    assert (row.question, row.options) == ("[A] one [B] two\nA) [1, 2] B) [3]", {})
+
+
+def test_a_question_that_shows_its_own_answer_is_said(tmp_path: Path, warnings: list[str]) -> None:
+    """As GPQA has it, whose columns are the right answer and three others."""
+    columns = {"Question": "Which?", "Correct Answer": "one", "Incorrect Answer 1": "two"}
+    template = "{Question}\nA) {Correct Answer}\nB) {Incorrect Answer 1}"
+    row = row_of(tmp_path, columns, question=template, answer="Correct Answer", scorer="choice")
+    assert (row.question, row.answer) == (LISTED, "one")
+    assert "every question shows its own answer, Correct Answer, at the same place: put the options into" in warnings[0]
+
+
+def test_numbers_of_csv_are_numbers_if_all_are(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+
+    def kinds(*answers: str, **settings: Any) -> list[bool]:
+        path.write_text("question,answer,kind\n" + "".join(f"{n}?,{a},exact\n" for n, a in enumerate(answers)))
+        return [row.is_number for row in rows_of(path, **settings)]
+
+    assert kinds("27.0", "-3", "1e-5") == [True] * 3
+    assert kinds("27", "3", scorer="{kind}") == [True] * 2
+    assert kinds("27.0", "seven") == [False] * 2
+    assert kinds("01234", "12345") == [False] * 2  # zeros belong to what is written so
+    assert kinds("1_000") == kinds("٣") == kinds("nan") == [False]
+    # JSON tells numbers from texts itself.
+    assert not row_of(tmp_path, {"question": "Q", "answer": "27.0"}).is_number
 
 
 def test_a_column_may_name_the_scorer_of_each_row(tmp_path: Path) -> None:
