@@ -12,6 +12,7 @@ import functools
 import gzip
 import hashlib
 import json
+import logging
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -71,12 +72,18 @@ def load_from_hub(place: str, source: HubSet, split: str) -> Source:
     """
     import datasets
 
+    # Without a network it warns of each of its tries.
+    log = logging.getLogger("huggingface_hub")
+    level = log.level
+    log.setLevel(logging.ERROR)
     try:
         rows = datasets.load_dataset(source.name, source.config, split=split)
     # Whatever the hub, the network or a file of the data set does: the rows cannot be had.
     except Exception as error:
         kind = ConfigError if isinstance(error, ValueError) else UnavailableError
         raise kind(f"{place} cannot be loaded from the hub: {one_line(describe(error), _LIST_OF_HUB)}") from None
+    finally:
+        log.setLevel(level)
     hashed = hashlib.sha256()
 
     def read() -> Numbered:

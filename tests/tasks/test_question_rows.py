@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime
 import gzip
 import json
+import os
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,8 +22,9 @@ from rg_env.scoring.file_scorers import FileQuestion, file_question, score_here
 from rg_env.tasks import Split, TaskMix
 from rg_env.tasks.item import split_of_row
 from rg_env.tasks.question_file import QuestionFile, parse_file
-from rg_env.tasks.question_rows import Row, read_rows
+from rg_env.tasks.question_rows import Row, Rows, read_rows
 from rg_env.tasks.questions import QuestionStream, entry_of
+from tests.documents import ROOT
 
 TWO = [{"question": "1 + 1?", "answer": "2"}, {"question": "1 + 2?", "answer": "3"}]
 
@@ -352,3 +356,59 @@ def test_rows_of_the_hub_are_those_that_datasets_loads(tmp_path: Path) -> None:
     assert [row.question for row in read_rows("mine", file, Split.TRAIN).rows] == ["1 + 1?", "1 + 2?"]
     assert [row.question for row in read_rows("mine", file, Split.EVAL).rows] == ["1 + 1?"]
     assert [row.number for row in QuestionStream("mine", file, 0, Split.TRAIN).rows] == [2]
+
+
+@pytest.fixture
+def set_of_two(tmp_path: Path) -> Path:
+    """A folder in the form of a data set of the hub, with two configurations; answers are classes, as in MMLU."""
+    classes = datasets.Features(
+        {
+            "question": datasets.Value("string"),
+            "choices": datasets.List(datasets.Value("string")),
+            "answer": datasets.ClassLabel(names=["A", "B", "C"]),
+        }
+    )
+    rows = [{"question": f"{n}?", "choices": ["w", "x", "y"], "answer": n % 3} for n in range(12)]
+    made, configs = datasets.Dataset.from_list(rows, features=classes), []
+    for config, size in (("easy", 9), ("hard", 12)):
+        (tmp_path / config).mkdir()
+        made.select(range(size)).to_parquet(str(tmp_path / config / "train.parquet"))
+        configs.append(f"- config_name: {config}\n  data_files: [{{split: train, path: {config}/train.parquet}}]\n")
+    (tmp_path / "README.md").write_text(f"---\nconfigs:\n{''.join(configs)}---\n")
+    return tmp_path
+
+
+def test_configurations_splits_and_classes_of_the_hub_are_read(set_of_two: Path) -> None:
+    settings = {"question": "{question}\n{choices}", "scorer": "choice"}
+
+    def read(part: Split, **hub: str) -> Rows:
+        return read_rows("mine", parse_file("mine", {"hub": {"name": str(set_of_two), **hub}, **settings}), part)
+
+    easy, hard = read(Split.TRAIN, config="easy"), read(Split.TRAIN, config="hard")
+    assert (len(easy.rows), len(hard.rows), easy.sha256 == hard.sha256) == (9, 12, False)
+    assert (easy.rows[2].question, easy.rows[2].answer) == ("2?\nA) w\nB) x\nC) y", "C")
+    parts = {"config": "hard", "split": "train[:9]", "eval_split": "train[9:]"}
+    assert [len(read(part, **parts).rows) for part in Split] == [9, 3]
+    for hub, why in (
+        ({}, r"Config name is missing.*\['easy', 'hard'\]"),
+        ({"config": "harder"}, r"'harder' not found\. Available: \['easy', 'hard'\]"),
+        ({"config": "easy", "split": "validation"}, r"Unknown split \"validation\"\. Should be one of \['train'\]"),
+    ):
+        with pytest.raises(ConfigError, match=rf"cannot be loaded from the hub: .*{why}") as caught:
+            read(Split.TRAIN, **hub)
+        assert "\n" not in str(caught.value)
+
+
+def test_the_hub_without_datasets_is_one_line_with_what_to_install(tmp_path: Path) -> None:
+    """In an environment of links to everything else that is installed here."""
+    (tmp_path / "packages").mkdir()
+    for installed in Path(datasets.__file__).parents[1].iterdir():
+        if not installed.name.startswith("datasets"):
+            (tmp_path / "packages" / installed.name).symlink_to(installed)
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("environment.skyrl_gym.rg_dump.tasks: {mine: {file: {hub: openai/gsm8k}}}")
+    path = os.pathsep.join([str(ROOT), str(tmp_path / "packages")])
+    command = [sys.executable, "-S", "-m", "rg_env", "tasks", str(recipe)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    line = "rg-env: tasks.mine.file.hub: needs the package datasets (pip install 'rg_env[hub]')\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", line)
