@@ -103,7 +103,7 @@ def collect(
 
     all_settings = _read("collect", settings, requests)
     config = replace(all_settings.rg, dump_dir=str(out))
-    options, *others = _models(ctx, "collect", requests, limits, all_settings)
+    options, *others = _models(ctx, "collect", requests, limits, all_settings, samples)
     need(not others, "--model", requests.model, "has several models; name one of its global_step_N")
     job = Job("collect", train_questions(config, groups), samples, config, options)
     finished = run_job(job, resume=requests.resume)
@@ -158,13 +158,13 @@ def evaluate(
         out = Path(config.dump_dir)
     if out is None and requests.resume:
         raise ConfigError("--resume needs --out, the folder of the evaluation to continue")
-    models = _models(ctx, "eval", requests, limits, all_settings)
+    samples = samples or int(all_settings.skyrl.get("generator.eval_n_samples_per_prompt", 1))
+    models = _models(ctx, "eval", requests, limits, all_settings, samples)
     # Before the questions are made, which takes longer. If the run is finished, its server may be gone.
     if not requests.resume:
         if suite != "fixed":
             load_suite(suite)  # called for its exception: a suite that is not there is a nearer mistake
         check_server(models[0])
-    samples = samples or int(all_settings.skyrl.get("generator.eval_n_samples_per_prompt", 1))
     # The training's limit of prompts holds where its questions are asked, and where a tokenizer is at hand.
     is_limited = all_settings.has_file and requests.endpoint is None and suite == "fixed"
     limits_of_prompts = _limits(all_settings, models[0].model) if is_limited else {}
@@ -243,9 +243,14 @@ def _set_up_logging(config: "RGDumpConfig") -> None:
 
 
 def _models(
-    ctx: typer.Context, command: str, requests: RequestOptions, limits: RequestLimits, settings: "Settings"
+    ctx: typer.Context,
+    command: str,
+    requests: RequestOptions,
+    limits: RequestLimits,
+    settings: "Settings",
+    samples: int,
 ) -> "list[EndpointOptions]":
-    """Return the models that `--model` names, and how to reach them.
+    """Return the models that `--model` names, and how to reach them. Warns of several samples that are equal.
 
     Raises:
         ConfigError: no model or server, or options that do not go together.
@@ -278,6 +283,11 @@ def _models(
         if value is not None:
             sampling_values[name_of_option] = value
     sampling = Sampling(**sampling_values)
+    if samples > 1 and sampling.temperature == 0:
+        print_error(
+            f"{samples} samples of a question at temperature 0 are the same response {samples} times: "
+            "set --temperature 1, or --samples 1"
+        )
     request = settings.request(command)
     return [EndpointOptions(url, model.path, model.name, sampling, limits, arguments, request) for model in models]
 

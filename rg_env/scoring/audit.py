@@ -8,6 +8,7 @@ out and named. If they are more than a twentieth, the file is refused, with the 
 | the row's own answer, inside the format | it is not solved |
 | `x=x`, `0`, `\emptyset`, …, the answer without its last letter, three answers of other rows | one is solved |
 | the answer itself | nobody would answer so: sentences, `####`, tags, NaN, more characters than an answer may have |
+| the answers of rows with one question | they differ |
 
 Invariant: which rows are left out depends on the file, its settings and the scorers alone, so every process leaves out
 the same ones. Not covered: whether an answer is right. A function of the user's decides itself what it pays: its rows
@@ -41,11 +42,11 @@ from rg_env.errors import ConfigError
 from rg_env.output import console, print_error
 from rg_env.runner.caller_guarded import guarded
 from rg_env.runner.machine import usable_cores
-from rg_env.scoring.audit_rows import How, Tried, junk_for, other_spelling, response_with, try_rows
+from rg_env.scoring.audit_rows import How, Tried, junk_for, meaning, other_spelling, response_with, try_rows
 from rg_env.scoring.numbers import read_number
 from rg_env.scoring.scorer import Scorer
 from rg_env.scoring.types import ScorerConfig, Status
-from rg_env.tasks.item import SCORER_KEY, hash64
+from rg_env.tasks.item import SCORER_KEY, hash64, same_question
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.question_file import OWN_SCORERS, QuestionFile
 from rg_env.tasks.question_rows import Row, read_rows
@@ -91,6 +92,10 @@ class Rule(Enum):
     )
     UNPAID = ("is not paid by its own scorer", "")
     JUNK = ("is paid for junk, too", "")
+    CONTRADICTS = (
+        "contradicts another row with the same question",
+        "keep the right one, or write both as a list of right answers",
+    )
     FAILS = ("is not scored, because your function fails", "fix the function")
 
     def __init__(self, words: str, cure: str) -> None:
@@ -224,8 +229,11 @@ def _audit(task: str, file: QuestionFile, split: Split, sha256: str, how: How, t
         return found
     # First what a look at the answer says; the others are tried.
     faults, left = [], []
+    contradicting = frozenset() if is_users else _contradicting(read.rows)
     for row in read.rows:
         rule = None if is_users else _rule_of_answer(row.answer, how.longest)
+        if row.number in contradicting:
+            rule = Rule.CONTRADICTS
         if rule:
             faults.append(Fault(row.number, rule, row.answer[:_SHOWN]))
         else:
@@ -276,6 +284,18 @@ def _rule_of_answer(answer: str, longest: int) -> Rule | None:
     if words >= _LEAST_WORDS and _END_OF_SENTENCE.search(plain):
         return Rule.SENTENCES
     return None
+
+
+def _contradicting(rows: Sequence[Row]) -> frozenset[int]:
+    """Return the numbers of rows whose question has different right answers, of which each row pays its own alone."""
+    by_question: dict[str, list[Row]] = {}
+    for row in rows:
+        by_question.setdefault(same_question(row.question), []).append(row)
+    found: set[int] = set()
+    for same in by_question.values():
+        if len({frozenset(map(meaning, row.answers)) for row in same}) > 1:
+            found.update(row.number for row in same)
+    return frozenset(found)
 
 
 # -- what is tried

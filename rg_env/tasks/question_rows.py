@@ -21,7 +21,7 @@ from loguru import logger
 from rg_env.braces import closing_brace
 from rg_env.choices import Split
 from rg_env.errors import ConfigError, describe, one_line
-from rg_env.tasks.item import same_question
+from rg_env.tasks.item import same_question, split_of_row
 from rg_env.tasks.question_file import MOST_ANSWERS, OWN_SCORERS, QuestionFile, columns_in, fill_in
 from rg_env.tasks.question_options import NO_OPTIONS, Options, as_list, is_list_of_options, number_listed, read_options
 from rg_env.tasks.question_sources import READERS, Source, load_from_hub, open_file
@@ -132,28 +132,23 @@ def _read(place: str, file: QuestionFile, source: Source) -> Rows:
         logger.warning(f"{line}an order of their own", place, file.answer)
     _say_repeated(place, rows)
     _say_unasked(place, rows, file)
+    _say_unevaluated(place, rows, file)
     return Rows(tuple(rows), sha256)
 
 
 def _say_repeated(place: str, rows: Sequence[Row]) -> None:
-    """Warn of questions that are repeated, on purpose or not, and name those that have different answers."""
-    first: dict[str, Row] = {}
-    repeated, contradictions = 0, []
-    for row in rows:
-        earlier = first.setdefault(same_question(row.question), row)
-        if earlier is row:
-            continue
-        repeated += 1
-        if same_question(earlier.answer) != same_question(row.answer):
-            contradictions.append((earlier, row))
+    """Warn of questions that are repeated, on purpose or not; those with different answers are for the audit."""
+    repeated = len(rows) - len({same_question(row.question) for row in rows})
     if repeated:
         logger.warning("{}: {} of {} rows repeat the question of an earlier row", place, repeated, len(rows))
-    if contradictions:
-        earlier, row = contradictions[0]
-        pairs = f"rows {earlier.number} ({earlier.answer!r:.40}) and {row.number} ({row.answer!r:.40})"
-        if len(contradictions) > 1:
-            pairs += f", and {counted(len(contradictions) - 1, 'more pair')}"
-        logger.warning("{}: one question has different answers: {}", place, pairs)
+
+
+def _say_unevaluated(place: str, rows: Sequence[Row], file: QuestionFile) -> None:
+    """Warn of a file that is too small for a hash to set apart any of its questions."""
+    if file.sets_apart or any(split_of_row(row.question) is Split.EVAL for row in rows):
+        return
+    line = "{}: an eighth of the questions is set apart for evaluation, and none of these {}: set `{}`"
+    logger.warning(line, place, counted(len(rows), "row"), "hub.eval_split" if file.hub else "eval_path")
 
 
 def _say_unasked(place: str, rows: Sequence[Row], file: QuestionFile) -> None:

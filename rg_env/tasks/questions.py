@@ -162,10 +162,9 @@ def _rows_of_split(task: str, file: QuestionFile, split: Split, files: Mapping[s
         evaluated = _evaluated(task, file)
         kept = [row for row in rows if same_question(row.question) in evaluated]
         if not kept:
-            raise ConfigError(
-                f"tasks.{task}.file: none of the {len(rows)} rows of {name_of_file} falls into the part for "
-                "evaluation; name a file for it as `eval_path`"
-            )
+            right = "set `hub.eval_split`" if file.hub else "set `eval_path`"
+            too_few = f"has too few rows ({len(rows)}) to set any apart for evaluation: {right}"
+            raise ConfigError(f"tasks.{task}.file: {name_of_file} {too_few}")
         return kept
     # Its own comes first: without `eval_path`, it is no news that a part of its rows is set apart.
     for name, other in ({task: file} | dict(files)).items():

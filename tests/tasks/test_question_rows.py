@@ -195,11 +195,11 @@ def test_places_are_counted_from_1_if_the_last_option_is_right_somewhere_and_non
 
     assert letters([1, 2, 4]) == letters(["1", "2", "4"]) == ["A", "B", "D"]
     said = f"tasks.mine.file: {path}: the answers are places of options, counted from 1: that of row 3 is 4, which is"
-    assert [line[: len(said)] for line in warnings] == [said, said]
+    assert sum(line.startswith(said) for line in warnings) == 2
     assert letters([0, 2, 3]) == letters(["0", "2", "3"]) == ["A", "C", "D"]
     assert letters([1, 2, 3]) == ["B", "C", "D"]  # nothing says that these are counted from 1
     assert letters(["A", "z", "12"]) == ["A", "z", "12"]
-    assert len(warnings) == 2
+    assert sum("counted from 1" in line for line in warnings) == 2
     listed = "{question}\nA. {options}\nB. more\nC. less\nD. none"
     path.write_text(json.dumps({"question": "Q", "options": "some", "answer": 4}))
     assert rows_of(path, question=listed, scorer="choice")[0].answer == "D"
@@ -312,15 +312,15 @@ def test_a_number_is_the_place_of_an_option_which_is_said_if_it_is_the_text_of_a
     row = row_of(tmp_path, {"question": "1 + 1?", "options": ["3", "0", "1", "2"], "answer": 2}, **settings)
     assert row.answer == "C" and "in 1 of 1 rows the answer is the place of one option" in warnings[0]
     row = row_of(tmp_path, {"question": "1 + 1?", "options": ["3", "0", "1", "2"], "answer": "2"}, **settings)
-    assert row.answer == "2" and len(warnings) == 1
+    assert row.answer == "2" and not any("place of one option" in line for line in warnings[1:])
 
 
 def test_messages_that_are_not_asked_are_counted(tmp_path: Path, warnings: list[str]) -> None:
     row_of(tmp_path, {"prompt": CHAT, "answer": "2"}, question="prompt")
-    assert [line.partition(": ")[2] for line in warnings] == [
+    assert warnings[0].partition(": ")[2] == (
         f"{tmp_path / 'one.jsonl'}: of 1 of 1 rows only the last message of the user is asked; set `system_prompt` "
         "for a system's"
-    ]
+    )
 
 
 @pytest.mark.parametrize(
