@@ -1,6 +1,5 @@
 """`rg-env eval` and `rg-env collect`: options, and what is said at the end."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +12,7 @@ import typer
 
 from rg_env.atomic import make_new_folder
 from rg_env.cli.base import REQUESTS_PANEL, SettingsCommand, declared_option
-from rg_env.cli.options import Imports, JsonFlag, SettingArguments
+from rg_env.cli.options import Imports, JsonFlag, SettingArguments, show_warnings
 from rg_env.config import PREFIX
 from rg_env.errors import ConfigError, need, need_extra, one_line
 from rg_env.evaluate.endpoint import RequestLimits, Sampling, base_url
@@ -230,16 +229,13 @@ def _set_up_logging(config: "RGDumpConfig") -> None:
     """Log only warnings, and never the values of variables; with `suppress_base_env_logs` only ours and the user's."""
     from loguru import logger
 
-    def to_stderr(line: str) -> None:
-        sys.stderr.write(line)  # the stream of now: a caller in this process may have replaced it since
-
     modules = ("rg_env", *named_modules(config))
 
     def is_shown(record: Any) -> bool:
         return not config.suppress_base_env_logs or (record["name"] or "").startswith(modules)
 
     logger.remove()
-    logger.add(to_stderr, level="WARNING", format="rg-env: {message}", filter=is_shown, diagnose=False, backtrace=False)
+    show_warnings(filter=is_shown)
 
 
 def _models(

@@ -44,6 +44,7 @@ from rg_env.runner.caller_guarded import guarded
 from rg_env.runner.machine import usable_cores
 from rg_env.scoring.audit_rows import How, Tried, junk_for, meaning, other_spelling, response_with, try_rows
 from rg_env.scoring.numbers import read_number
+from rg_env.scoring.options import options_of
 from rg_env.scoring.scorer import Scorer
 from rg_env.scoring.types import ScorerConfig, Status
 from rg_env.tasks.item import SCORER_KEY, hash64, same_question
@@ -92,6 +93,11 @@ class Rule(Enum):
     )
     UNPAID = ("is not paid by its own scorer", "")
     JUNK = ("is paid for junk, too", "")
+    NO_OPTIONS = (
+        "is one of several options, which the question does not list",
+        "list them in it, such as question: '{question}\\nA) {A}\\nB) {B}'",
+    )
+    DECIMAL_COMMA = ("has a comma as decimal point", "write 0.5 for 0,5")
     CONTRADICTS = (
         "contradicts another row with the same question",
         "keep the right one, or write both as a list of right answers",
@@ -231,7 +237,7 @@ def _audit(task: str, file: QuestionFile, split: Split, sha256: str, how: How, t
     faults, left = [], []
     contradicting = frozenset() if is_users else _contradicting(read.rows)
     for row in read.rows:
-        rule = None if is_users else _rule_of_answer(row.answer, how.longest)
+        rule = None if is_users else _rule_of_row(row, how.longest)
         if row.number in contradicting:
             rule = Rule.CONTRADICTS
         if rule:
@@ -262,8 +268,18 @@ _END_OF_SENTENCE = re.compile(r"[^\W\d_]{4,}[.!?][\"')]?\s+[\"'(]?[^\W\d_a-z]|[ã
 _COMMAND = re.compile(r"\\(?:begin|end)\{\w+\*?\}|\\[A-Za-z]+")
 # A sign of Chinese or Japanese counts as a word, since no spaces stand between these.
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\d_]{2,}")
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})")
 _LEAST_WORDS = 5
 """Of the longest line of a text: five names in a line each are a list, which somebody may well answer."""
+
+
+def _rule_of_row(row: Row, longest: int) -> Rule | None:
+    """Return why nobody can give the answer of a row; None if somebody might."""
+    if row.scorer == "choice" and not row.options and not options_of(row.question, None):
+        return Rule.NO_OPTIONS
+    if row.scorer == "number" and _DECIMAL_COMMA.fullmatch(row.answer):
+        return Rule.DECIMAL_COMMA
+    return _rule_of_answer(row.answer, longest)
 
 
 def _rule_of_answer(answer: str, longest: int) -> Rule | None:

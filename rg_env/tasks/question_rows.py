@@ -112,7 +112,10 @@ def _read(place: str, file: QuestionFile, source: Source) -> Rows:
         sha256 = source.digest()
     except UnicodeDecodeError:
         raise ConfigError(f"{place} is not in UTF-8; save it in that encoding") from None
-    except (OSError, csv.Error) as error:
+    except csv.Error as error:
+        right = 'in a text in double quotes, write " twice, and one at the end'
+        raise ConfigError(f"{place} cannot be read after row {len(rows)}: {error}; {right}") from None
+    except OSError as error:
         after = ""
         if rows:
             after = f" after row {len(rows)}"

@@ -162,8 +162,10 @@ def _json_list(path: Path) -> Numbered:
 
 def _csv_rows(path: Path, delimiter: str = ",") -> Numbered:
     with _text_of(path, newline="") as lines:
-        rows = csv.DictReader(lines, delimiter=delimiter)
-        twice = [name for name, count in Counter(rows.fieldnames or ()).items() if count > 1]
+        rows = csv.DictReader(lines, delimiter=delimiter, strict=True)
+        # Spreadsheets write columns without a name behind the others.
+        named = filter(None, rows.fieldnames or ())
+        twice = [name for name, count in Counter(named).items() if count > 1]
         if twice:
             raise OSError(f"its header has the column {twice[0]!r} twice: rename one of them")
         yield from enumerate(rows, 1)

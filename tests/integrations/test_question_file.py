@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -111,6 +114,13 @@ def test_tasks_tries_the_answers_with_the_settings_of_the_recipe(tmp_path: Path)
     tasks = f"{{own: {{file: {{path: {tmp_path}/own.jsonl}}}}}}"
     recipe.write_text(f"environment.skyrl_gym.rg_dump: {{tasks: {tasks}}}\n")
     assert CliRunner().invoke(app, ["tasks", str(recipe)]).exit_code == 0
+    shutil.copy(tmp_path / "own.jsonl", tmp_path / "twice.jsonl")
+    with (tmp_path / "own.jsonl").open("a") as file:
+        file.write(lines.splitlines()[0])
+    # A warning is a line like any other of this program, without time and place in the code.
+    said = subprocess.run([sys.executable, "-m", "rg_env", "tasks", str(recipe)], capture_output=True, text=True).stderr
+    assert said == f"rg-env: tasks.own.file: {tmp_path}/own.jsonl: 1 of 41 rows repeat the question of an earlier row\n"
+    shutil.move(tmp_path / "twice.jsonl", tmp_path / "own.jsonl")
     (tmp_path / "short.yaml").write_text("environment.skyrl_gym.rg_dump.scorer.max_answer_chars: 78\n")
     done = CliRunner().invoke(app, ["tasks", str(recipe), str(tmp_path / "short.yaml"), "--json"])
     assert (done.exit_code, json.loads(done.stdout)[0]["left_out"]) == (1, [40])

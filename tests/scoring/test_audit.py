@@ -65,6 +65,8 @@ def test_answers_as_people_give_them_pass(tmp_path: Path) -> None:
         ("27.0", {}, Rule.SPELLING),
         ("27.0", {"scorer": "number"}, None),
         ("about seven", {"scorer": "number"}, Rule.UNPAID),
+        ("0,5", {"scorer": "number"}, Rule.DECIMAL_COMMA),
+        ("1,500", {"scorer": "number"}, None),
         (["cat", "27.0"], {}, None),
     ],
 )
@@ -157,6 +159,16 @@ def test_a_choice_that_names_no_option_is_told_what_an_answer_is(tmp_path: Path)
         ReasoningGymDataset({"mine": {"file": file}})
     with pytest.raises(ConfigError, match=r"must be the letter, the text or the place of an option that the question"):
         ReasoningGymDataset({"mine": {"file": {**file, "question": "{question}\n{endings}"}}})
+
+
+def test_a_choice_whose_question_shows_no_options_is_refused(tmp_path: Path) -> None:
+    """The columns of the options have names of their own here, so only the question tells."""
+    rows = [{"question": f"Which {n}?", "A": "w", "B": "x", "answer": "AB"[n % 2]} for n in range(20)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert set(faults_of(str(path), scorer="choice").values()) == {Rule.NO_OPTIONS}
+    for listed in ("{question}\nA) {A}\nB) {B}", "{question} (A) {A} (B) {B}"):
+        assert faults_of(str(path), scorer="choice", question=listed) == {}
 
 
 def test_what_the_refusal_names_makes_the_file_usable(tmp_path: Path) -> None:

@@ -67,6 +67,12 @@ def test_every_kind_of_file_has_the_same_rows(tmp_path: Path) -> None:
         assert [row[:3] for row in rows] == [(1, "1 + 1?", "2"), (2, "1 + 2?", "3")], name
 
 
+def test_columns_without_a_name_that_spreadsheets_write_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("question,answer,,\n1 + 1?,2,,\n")
+    assert [row[:3] for row in rows_of(path)] == [(1, "1 + 1?", "2")]
+
+
 def test_a_saved_data_set_of_several_splits_names_them(tmp_path: Path) -> None:
     both = datasets.DatasetDict({name: datasets.Dataset.from_list(TWO) for name in ("train", "test")})
     both.save_to_disk(tmp_path / "saved")
@@ -262,6 +268,9 @@ def test_a_column_may_name_the_scorer_of_each_row(tmp_path: Path) -> None:
     ("name", "text", "settings", "message"),
     [
         ("a.csv", "question,answer,answer\nQ,1,2\n", {}, r"its header has the column 'answer' twice: rename one"),
+        ("a.csv", 'question,answer\nQ,1\n"R?,2\n"S?",3\n', {}, r"after row 1: .* quotes, write \" twice, and one"),
+        ("a.csv", 'question,answer\n"Q,1\n', {}, r"after row 0: unexpected end of data; in a text in double quotes"),
+        ("a.jsonl", '{"question": "Q", "answer": 1}', {"question": "Do: question"}, r"in braces: 'Do: \{question\}'$"),
         ("a.csv", "question, answer\nQ,1\n", {}, r"has no column 'answer', but ' answer': remove the space"),
         ("a.jsonl", '{"question": "Q", "answer": 1, "answer": 2}', {}, r"row 1: .*has the column 'answer' twice"),
         ("a.jsonl", '[\n{"question": "Q"}\n]', {}, r"is one list in JSON: let its name end with \.json"),
