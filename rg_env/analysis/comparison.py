@@ -133,18 +133,14 @@ def question_sets(this: Side, other: Side, *, unmatched: Collection[str] = ()) -
         `task`, `this`, `other`, `shared`, sorted by task. A question in two phases counts twice.
     """
     on = ["phase", "environment", "task", "item"]
-    asked = []
-    for side in (this, other):
-        questions, _ = _questions(side, on[:-1], unmatched)
-        asked.append(questions.select(on).unique())
-    first, second = asked
-    counts = []
-    for name, questions in (("this", first), ("other", second), ("shared", first.join(second, on=on))):
-        counts.append(questions.select("task", pl.lit(name).alias("set")))
-    table = pl.concat(counts).pivot("set", index="task", values="set", aggregate_function=pl.len())
-    lacking = [pl.lit(0).alias(name) for name in ("this", "other", "shared") if name not in table.columns]
-    table = table.with_columns(*lacking).fill_null(0)
-    return table.select("task", pl.col("this", "other", "shared").cast(pl.Int64)).sort("task")
+    of_this, _ = _questions(this, on[:-1], unmatched)
+    of_other, _ = _questions(other, on[:-1], unmatched)
+    first = of_this.select(on, in_this=pl.lit(True)).unique()
+    second = of_other.select(on, in_other=pl.lit(True)).unique()
+    every = first.join(second, on=on, how="full", coalesce=True).fill_null(False)
+    counts = pl.col("in_this"), pl.col("in_other"), pl.col("in_this") & pl.col("in_other")
+    sums = dict(zip(("this", "other", "shared"), (count.sum().cast(pl.Int64) for count in counts), strict=True))
+    return every.group_by("task").agg(**sums).sort("task")
 
 
 def differing_tasks(*runs: Run) -> list[str]:
@@ -165,14 +161,16 @@ def differing_tasks(*runs: Run) -> list[str]:
 
 def differing_left_out(*runs: Run) -> list[str]:
     """Return the tasks of whose questions for evaluation the audit left out different rows in any two runs, sorted."""
-    noted = [(run.manifest or {}).get("questions_left_out") for run in runs]
-    known = [rows for rows in noted if isinstance(rows, Mapping)]
-    differing = []
-    for task in sorted({str(task) for rows in known for task in rows}):
-        left_out = [(rows.get(task) or {}).get(Split.EVAL.value) for rows in known]
-        if any(rows != left_out[0] for rows in left_out):
-            differing.append(task)
-    return differing
+    left_out: list[set[tuple[str, str]]] = []
+    for run in runs:
+        noted = (run.manifest or {}).get("questions_left_out")
+        if isinstance(noted, Mapping):  # nothing is known of the others
+            left_out.append({(str(task), str(rows.get(Split.EVAL.value))) for task, rows in noted.items()})
+    differing = set[str]()
+    for rows in left_out:
+        # Those of one of the two alone, or with other numbers. That nothing was left out is not noted.
+        differing.update(task for task, numbers in rows ^ left_out[0] if numbers != "None")
+    return sorted(differing)
 
 
 def _options(chosen: Any) -> Any:
@@ -182,9 +180,12 @@ def _options(chosen: Any) -> Any:
     file = chosen.get("file")
     if file is None:
         return chosen.get("config")
-    given = file if isinstance(file, Mapping) else {}
-    named = [field for field in fields(QuestionFile) if field.name not in _PLACES]
-    return {field.name: given.get(field.name, field.default) for field in named}
+    options = {field.name: field.default for field in fields(QuestionFile)}
+    if isinstance(file, Mapping):  # otherwise it is the path alone
+        options |= file
+    for place in _PLACES:
+        options.pop(place, None)
+    return options
 
 
 def _pairs(

@@ -210,7 +210,8 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions, against: Sequen
     title, title_other = _title(dump, evaluations), _title(other, evaluations_other)
     # Equal models in folders of equal names: what somebody typed tells them apart.
     if title == title_other:
-        title, title_other = (f"{title}, in {', '.join(map(str, side))}" for side in (options.paths, against))
+        title = f"{title}, in {', '.join(map(str, options.paths))}"
+        title_other = f"{title_other}, in {', '.join(map(str, against))}"
     if options.as_json:
         facts: dict[str, Any] = {
             "this": title,
@@ -220,10 +221,9 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions, against: Sequen
             "questions_this": questions,
             "questions_other": questions_other,
             "questions_shared": shared,
-            "questions_by_task": sets.rows(named=True),
-            "tasks_with_other_rows_left_out": left_out,
             "unmatched_tasks": unmatched,
         }
+        facts |= {"questions_by_task": sets.rows(named=True), "tasks_with_other_rows_left_out": left_out}
         rows: list[dict[str, Any]] = []
         for frame in frames:
             rows += frame.rows(named=True)
@@ -248,19 +248,19 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions, against: Sequen
 
 def _words_on_sets(sets: "pl.DataFrame", left_out: Sequence[str]) -> list[str]:
     """Say of which tasks the two sides have other questions, those with the most first, and why if it is known."""
-    import polars as pl
-
-    alone = sets.with_columns(alone=pl.col("this") + pl.col("other") - 2 * pl.col("shared")).filter(pl.col("alone") > 0)
-    tasks = []
-    for row in alone.sort("alone", "task", descending=[True, False]).iter_rows(named=True):
-        tasks.append(f"{row['task']} ({row['shared']:,} shared, of {row['this']:,} and {row['other']:,})")
-    if not tasks:
+    unequal = []
+    for task, this, other, shared in sets.iter_rows():
+        if this + other > 2 * shared:
+            unequal.append((2 * shared - this - other, task, f"{shared:,} shared, of {this:,} and {other:,}"))
+    if not unequal:
         return []
-    shown = ", ".join(tasks[:_SETS_SHOWN])
-    if len(tasks) > _SETS_SHOWN:
-        shown += f" and {len(tasks) - _SETS_SHOWN} more"
+    unequal.sort()
+    shown = ", ".join(f"{task} ({counts})" for _, task, counts in unequal[:_SETS_SHOWN])
+    if len(unequal) > _SETS_SHOWN:
+        shown += f" and {len(unequal) - _SETS_SHOWN} more"
     words = [f"the two sides were asked different questions of {shown}"]
-    if audited := sorted({*left_out} & {*alone["task"]}):
+    audited = [task for _, task, _ in unequal if task in left_out]
+    if audited:
         words.append(f"the audit of the answers left out different rows of {', '.join(audited)}")
     return words
 

@@ -258,13 +258,14 @@ class GRPOReward:
             temperature=args.temperature,
             top_p=args.top_p,
         )
+        mix = read_spec(config.tasks)
         content = {
             "attempt": 1,
             "kind": "train",
             "model": model,
             "trainer": "trl",
             "settings": settings,
-            "task_mix": read_spec(config.tasks),
+            "task_mix": mix,
             "question_files": hashes_of(config.tasks),
             "questions_left_out": left_out_of_mix(config.tasks, config.scorer, config.format),
         }

@@ -165,9 +165,10 @@ class TaskMix:
 
 
 def read_spec(spec: Any) -> Any:
-    """Return a spec of a mix in lists and mappings, which may be a text, as `TaskMix.parse` takes it. Raises
-    ConfigError."""
-    return _read_text(spec) if isinstance(spec, str) else spec
+    """Return a spec of a mix, which `TaskMix.parse` takes also as a text, in lists and mappings. Raises ConfigError."""
+    if isinstance(spec, str):
+        return _read_text(spec)
+    return spec
 
 
 _IN_RECIPES = ("environment", "skyrl_gym", "rg_dump", "tasks")

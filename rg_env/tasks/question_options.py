@@ -55,7 +55,9 @@ def as_list(name: str, value: Any) -> Any:
                 '["one", "two"], or save the file as .jsonl or .parquet'
             ) from None
         return value
-    return read if isinstance(read, (list, Mapping)) else value
+    if isinstance(read, (list, Mapping)):
+        return read
+    return value
 
 
 def is_list_of_options(value: Any) -> bool:
@@ -88,13 +90,13 @@ def read_options(name: str, value: Sequence[Any] | Mapping[str, Any]) -> Options
     if len(texts) > len(ascii_uppercase):
         raise ValueError(f"{name} has {len(texts)} options, and there are {len(ascii_uppercase)} letters")
     # Options that begin with their letters are known without them.
-    letters = [_LETTERED.match(text) for text in texts]
-    if all(match and match[1] == letter for match, letter in zip(letters, ascii_uppercase, strict=False)):
+    begun = "".join(match[1] for match in map(_LETTERED.match, texts) if match)
+    if begun == ascii_uppercase[: len(texts)]:
         texts = [_LETTERED.sub("", text, count=1).strip() for text in texts]
-    # Labels that no answer is read by, such as 1 to 4, become letters.
-    labels = [str(label) for label in labels][: len(texts)]
+    labels = list(map(str, labels))
     if all(map(_KEPT_LABELS.fullmatch, labels)):
         return Options(dict(zip(labels, texts, strict=False)), {})
+    # Labels that no answer is read by, such as 1 to 4, become letters.
     return Options(dict(zip(ascii_uppercase, texts, strict=False)), dict(zip(labels, ascii_uppercase, strict=False)))
 
 
