@@ -138,9 +138,9 @@ def question_sets(this: Side, other: Side, *, unmatched: Collection[str] = ()) -
     first = of_this.select(on, in_this=pl.lit(True)).unique()
     second = of_other.select(on, in_other=pl.lit(True)).unique()
     every = first.join(second, on=on, how="full", coalesce=True).fill_null(False)
-    counts = pl.col("in_this"), pl.col("in_other"), pl.col("in_this") & pl.col("in_other")
-    sums = dict(zip(("this", "other", "shared"), (count.sum().cast(pl.Int64) for count in counts), strict=True))
-    return every.group_by("task").agg(**sums).sort("task")
+    in_this, in_other = pl.col("in_this"), pl.col("in_other")
+    counts = {"this": in_this.sum(), "other": in_other.sum(), "shared": (in_this & in_other).sum()}
+    return every.group_by("task").agg(**counts).cast(pl.Schema({name: pl.Int64() for name in counts})).sort("task")
 
 
 def differing_tasks(*runs: Run) -> list[str]:
@@ -169,7 +169,9 @@ def differing_left_out(*runs: Run) -> list[str]:
     differing = set[str]()
     for rows in left_out:
         # Those of one of the two alone, or with other numbers. That nothing was left out is not noted.
-        differing.update(task for task, numbers in rows ^ left_out[0] if numbers != "None")
+        for task, numbers in rows ^ left_out[0]:
+            if numbers != "None":
+                differing.add(task)
     return sorted(differing)
 
 

@@ -255,11 +255,14 @@ def _words_on_sets(sets: "pl.DataFrame", left_out: Sequence[str]) -> list[str]:
     if not unequal:
         return []
     unequal.sort()
-    shown = ", ".join(f"{task} ({counts})" for _, task, counts in unequal[:_SETS_SHOWN])
-    if len(unequal) > _SETS_SHOWN:
-        shown += f" and {len(unequal) - _SETS_SHOWN} more"
-    words = [f"the two sides were asked different questions of {shown}"]
-    audited = [task for _, task, _ in unequal if task in left_out]
+    named, audited = [], []
+    for _, task, counts in unequal:
+        named.append(f"{task} ({counts})")
+        if task in left_out:
+            audited.append(task)
+    if len(named) > _SETS_SHOWN:
+        named[_SETS_SHOWN:] = [f"{len(named) - _SETS_SHOWN} more tasks"]
+    words = [f"the two sides were asked different questions of {', '.join(named)}"]
     if audited:
         words.append(f"the audit of the answers left out different rows of {', '.join(audited)}")
     return words

@@ -245,16 +245,16 @@ def _audit(task: str, file: QuestionFile, split: Split, sha256: str, how: How, t
         else:
             left.append(row)
     tried = _to_try(task, file, left)
+    with_junk = sum(bool(row.junk) for row in tried)
     if is_users:
         faults += _try_users(tried, how, timeout)
     else:
-        with_junk = sum(bool(row.junk) for row in tried)
         what = f"{task}: trying {len(tried):,} answers of {file.of_split(split)}"
         if with_junk < len(tried):
             what += f", junk on {with_junk:,} of the rows"
         faults += _try(tried, how, timeout, what)
     faults.sort(key=lambda fault: fault.row)
-    audit = Audit(len(read.rows), len(tried), sum(bool(row.junk) for row in tried), tuple(faults), is_users)
+    audit = Audit(len(read.rows), len(tried), with_junk, tuple(faults), is_users)
     # A function of the user's may be another one tomorrow, whatever its file contains; twenty rows are soon tried.
     if not is_users:
         _write_cache(kept, audit)
@@ -309,8 +309,11 @@ def _contradicting(rows: Sequence[Row]) -> frozenset[int]:
         by_question.setdefault(same_question(row.question), []).append(row)
     found: set[int] = set()
     for same in by_question.values():
-        if len({frozenset(map(meaning, row.answers)) for row in same}) > 1:
-            found.update(row.number for row in same)
+        # Answers that are written in different ways are one.
+        meanings = {frozenset(map(meaning, row.answers)) for row in same}
+        if len(meanings) > 1:
+            for row in same:
+                found.add(row.number)
     return frozenset(found)
 
 

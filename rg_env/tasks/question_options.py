@@ -32,7 +32,7 @@ class Options(NamedTuple):
     @property
     def shown(self) -> str:
         """The list as a question has it, a line for each."""
-        return "\n".join(f"{letter}) {text}" for letter, text in self.texts.items())
+        return "\n".join(map(") ".join, self.texts.items()))
 
 
 NO_OPTIONS = Options({}, {})
@@ -63,8 +63,8 @@ def as_list(name: str, value: Any) -> Any:
 def is_list_of_options(value: Any) -> bool:
     """Return whether a column has what `read_options` takes: texts or numbers, perhaps with labels."""
     if isinstance(value, Mapping):
-        return all(isinstance(part, (str, list)) for part in value.values())
-    return isinstance(value, list) and len(value) > 1 and all(isinstance(part, (str, int, float)) for part in value)
+        return set(map(type, value.values())) <= {str, list}
+    return isinstance(value, list) and len(value) > 1 and set(map(type, value)) <= {str, int, float}
 
 
 def read_options(name: str, value: Sequence[Any] | Mapping[str, Any]) -> Options:
@@ -79,7 +79,7 @@ def read_options(name: str, value: Sequence[Any] | Mapping[str, Any]) -> Options
         # Parquet has every key in every row.
         there = {label: text for label, text in value.items() if text is not None}
         labels, value = list(there), list(there.values())
-        if sorted(labels) == ["label", "text"] and all(isinstance(part, list) for part in value):
+        if sorted(labels) == ["label", "text"] and set(map(type, value)) == {list}:
             labels, value = value[labels.index("label")], value[labels.index("text")]
     texts = []
     for option in value:

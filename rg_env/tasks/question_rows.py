@@ -148,8 +148,11 @@ def _say_repeated(place: str, rows: Sequence[Row]) -> None:
 
 def _say_unevaluated(place: str, rows: Sequence[Row], file: QuestionFile) -> None:
     """Warn of a file that is too small for a hash to set apart any of its questions."""
-    if file.sets_apart or any(split_of_row(row.question) is Split.EVAL for row in rows):
+    if file.sets_apart:
         return
+    for row in rows:
+        if split_of_row(row.question) is Split.EVAL:
+            return
     line = "{}: an eighth of the questions is set apart for evaluation, and none of these {}: set `{}`"
     logger.warning(line, place, counted(len(rows), "row"), "hub.eval_split" if file.hub else "eval_path")
 
@@ -173,19 +176,25 @@ def _with_letters(place: str, rows: Sequence[Row]) -> list[Row]:
     It counts from 1 if no place is 0 and one is the number of options. Warns of that, and of places that are the text
     of another option.
     """
-    placed = [row for row in rows if row.place is not None]
-    ends = [row for row in placed if row.place == (len(row.options) or number_listed(row.question))]
-    first = 1 if ends and all(row.place for row in placed) else 0
-    if first:
+    first, places, last = 0, set[int](), None
+    for row in rows:
+        if row.place is not None:
+            places.add(row.place)
+            if row.place == (len(row.options) or number_listed(row.question)):
+                last = row
+    if last and 0 not in places:
+        first = 1
         line = "{}: the answers are places of options, counted from 1: that of row {} is {}, which is the last"
-        logger.warning(line, place, ends[0].number, ends[0].place)
+        logger.warning(line, place, last.number, last.place)
     doubtful, lettered = 0, []
     for row in rows:
         if row.place is None:
             lettered.append(row)
             continue
         letter = ascii_uppercase[min(row.place - first, len(ascii_uppercase) - 1)]
-        doubtful += any(text == str(row.place) and other != letter for other, text in row.options.items())
+        # An option that reads as the place.
+        other = {text: letter for letter, text in row.options.items()}.get(str(row.place), letter)
+        doubtful += other != letter
         lettered.append(row._replace(answer=letter, answers=(letter,)))
     if doubtful:
         line = "{}: in {} of {} rows the answer is the place of one option, counted from {}, and the text of another"
@@ -196,12 +205,11 @@ def _with_letters(place: str, rows: Sequence[Row]) -> list[Row]:
 def _with_numbers(rows: list[Row]) -> list[Row]:
     """Return the rows with numbers as answers where all texts that `exact` compares are numbers, as in a column of
     CSV. Zeros at the beginning belong to a text, such as that of a ZIP code."""
-    exact = [row for row in rows if row.scorer == "exact"]
-    if not all(_PLAIN_NUMBER.fullmatch(answer) for row in exact for answer in row.answers):
-        return rows
     numbers = []
     for row in rows:
         if row.scorer == "exact":
+            if not all(map(_PLAIN_NUMBER.fullmatch, row.answers)):
+                return rows
             row = row._replace(is_number=True, is_float=not row.answer.lstrip("+-").isdecimal())
         numbers.append(row)
     return numbers
