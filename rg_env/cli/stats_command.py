@@ -251,7 +251,8 @@ def _words_on_sets(sets: "pl.DataFrame", left_out: Sequence[str]) -> list[str]:
     unequal = []
     for task, this, other, shared in sets.iter_rows():
         if this + other > 2 * shared:
-            unequal.append((2 * shared - this - other, task, f"{shared:,} shared, of {this:,} and {other:,}"))
+            counts = f"{shared:,} shared, of {this:,} and {other:,}"
+            unequal.append((2 * shared - this - other, task, counts))
     if not unequal:
         return []
     unequal.sort()

@@ -497,6 +497,7 @@ def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
     settings = generator_settings(config, samples=job.samples, eval_samples=job.samples, **sampling)
     split = Split.TRAIN if job.command == "collect" else Split.EVAL
     earlier = read_manifest(Path(config.dump_dir), run_id)  # of the attempt that is resumed, if any
+    mix = read_spec(config.tasks)
     manifest = {
         "attempt": attempt,
         "kind": job.command,
@@ -506,7 +507,7 @@ def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
         "plan": job.plan,
         "suite": job.questions.facts.get("suite"),
         "settings": settings,
-        "task_mix": read_spec(config.tasks),
+        "task_mix": mix,
         "question_files": hashes_of(config.tasks, earlier),
         "questions_left_out": left_out_of_mix(config.tasks, config.scorer, config.format, earlier, splits=[split]),
     }

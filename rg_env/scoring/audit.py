@@ -199,10 +199,11 @@ def left_out_of_mix(
         if of_file:
             noted[task] = of_file
     before = (manifest or {}).get("questions_left_out")
-    if before is not None and before != noted:
+    if isinstance(before, Mapping) and before != noted:
+        changed = [task for task in {**before, **noted} if before.get(task) != noted.get(task)]
         raise ConfigError(
-            "the rows of a file of questions that are left out are not those of the time when this run began: use the "
-            "same scorers, or start anew under another name"
+            f"tasks.{changed[0]}.file: the rows that are left out are not those of the time when this run began: use "
+            "the same scorers, or start anew under another name"
         )
     return noted
 

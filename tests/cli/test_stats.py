@@ -95,6 +95,10 @@ def test_sets_of_questions_that_differ_are_named_and_so_is_the_reason(tmp_path):
     # Models and folders have the same names, so what was typed tells the sides apart.
     assert shown["this"] == f"m (same), evaluation after step 1, in {tmp_path / 'a' / 'same'}"
     assert shown["other"] == f"m (same), evaluation after step 1, in {tmp_path / 'b' / 'same'}"
+    # The report has one run id once, so the other side gets its own.
+    write_ledger(tmp_path / "c", [group(k, [1.0], run_id="c", phase="eval", task="sums") for k in range(3)], "c")
+    notes = Report(build_report(open_run(tmp_path / "a" / "same", tmp_path / "c"))).summary["notes"]
+    assert any("asked different questions: 3 are in both, of 8 and 3. Rates are over all" in note for note in notes)
     equal = stats(tmp_path / "a" / "same", "--against", tmp_path / "a" / "same")
     assert "different questions" not in equal.stderr
 
