@@ -85,8 +85,8 @@ def serve(
         listener = socket.create_server((host, port), family=family, dualstack_ipv6=both)
     except OSError as error:
         raise RGEnvError(f"cannot listen on {host}: {error.strerror}; choose another --port or --host") from None
-    limits = {"most_waiting": max_waiting, "rows": rows}
-    desk = Desk(Scorer(count, timeout), function, token=token, host=host, tasks=mix, left_out=left_out, **limits)
+    desk = Desk(Scorer(count, timeout), function, token=token, most_waiting=max_waiting, host=host, rows=rows)
+    desk.tasks, desk.left_out = mix, left_out
     print_line(f"listening on http://{host}:{listener.getsockname()[1]} (Ctrl-C ends it)")
     run(desk, listener, lambda: print_line(f"ended; scored {_counts(desk.scored)}"))
 
