@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+SOLVED_AT = 0.99
+"""The score from which a response is solved where no setting says otherwise. Below 1, as it may be a sum of floats."""
+
 
 class Split(StrEnum):
     """Two disjoint sets of questions: about 7/8 of a task's are `train`, 1/8 are `eval`."""

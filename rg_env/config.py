@@ -8,7 +8,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from rg_env.choices import ResponseFormat
+from rg_env.choices import SOLVED_AT, ResponseFormat
 from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.scoring.types import ScorerConfig
 from rg_env.settings import check_fields, setting
@@ -51,7 +51,7 @@ class RGDumpConfig:
     on_scorer_failure: str = setting("zero", choices=("zero", "mask"))
     """`zero`: `crashed` and `error` train as 0. `mask`: they are kept out of the loss. An answer whose scorer got no
     CPU time is masked in either case."""
-    solved_at: float = setting(0.99, at_least=0, at_most=1)
+    solved_at: float = setting(SOLVED_AT, at_least=0, at_most=1)
     """The base score from which an answer counts as solved."""
     format_bonus: float = setting(0.0, at_least=0)
     """Added to the reward of every response without a violation."""

@@ -182,10 +182,10 @@ class ItemSource:
         assert task.file is not None
         if task.name not in self._questions:
             # Imported here: most mixes have no files.
-            from rg_env.scoring.audit import left_out
+            from rg_env.scoring.audit import audit_of, left_out
 
-            numbers = left_out(task.name, task.file, self.split, self._scorer, self.prompts.format)
-            limits: dict[str, Any] = {"files": self._files, "left_out": numbers}
+            audit = audit_of(task.name, task.file, self.split, self._scorer, self.prompts.format)
+            limits: dict[str, Any] = {"files": self._files, "left_out": left_out(audit)}
             if self.prompts.max_length is not None:
                 limits |= {"prompt_length": self.prompts.length, "max_prompt_length": self.prompts.max_length}
             stream = QuestionStream(task.name, task.file, self.seed, self.split, **limits)

@@ -110,6 +110,11 @@ def missing_column(setting: str, column: str, columns: Mapping[object, object]) 
     spaced = [name for name in names if name.strip() == column]
     if spaced:
         return f"has no column {column!r}, but {spaced[0]!r}: remove the space from the column's name"
+    # A text that was to be filled in?
+    words = [name for name in names if name in column.split()]
+    if words:
+        meant = column.replace(words[0], f"{{{words[0]}}}")
+        return f"has no column {column!r}; in a text, write columns in braces: {meant!r}"
     inner = []
     for name, value in columns.items():
         if isinstance(value, Mapping):

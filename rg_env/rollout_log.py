@@ -13,7 +13,7 @@ from pathlib import Path
 from loguru import logger
 
 from rg_env.analysis.group_text import group_lines
-from rg_env.analysis.stats import SOLVED_AT
+from rg_env.choices import SOLVED_AT
 from rg_env.dump.schema import GroupRecord
 
 

@@ -17,18 +17,22 @@ more than that, so training rows have none. Not covered: that among many rows so
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import polars as pl
 
 from rg_env.analysis.estimates import t_quantiles
 from rg_env.analysis.stats import Measured, are_enough, by_keys, is_pass_at_k, key_columns, measure
-from rg_env.choices import By
+from rg_env.choices import By, Split
 from rg_env.dump import Phase, Run
+from rg_env.tasks.question_file import QuestionFile
 
 Side = pl.LazyFrame | pl.DataFrame | Measured
 """Rows as `Dump.scan` gives them, or what `measure` made of them with `to_match`."""
 
+_PLACES = ("path", "eval_path", "hub")
+"""Where a file is: ids carry a hash of what is in it."""
 _SOLVED_QUESTION = 0.5
 """A question counts as solved on one side if at least this share of its rollouts is."""
 
@@ -119,18 +123,29 @@ def flips(this: Side, other: Side, *, unmatched: Collection[str] = ()) -> pl.Dat
     return rows.filter(is_flip).sort(-size, *keys, "item")
 
 
-def shared_questions(this: Side, other: Side, *, unmatched: Collection[str] = ()) -> tuple[int, int, int]:
-    """Return the number of questions of a side, of the other, and of both; a question in two phases counts twice."""
+def question_sets(this: Side, other: Side, *, unmatched: Collection[str] = ()) -> pl.DataFrame:
+    """Return how many questions of each task a side has, the other has, and both have.
+
+    Args:
+        unmatched: as for `compare`.
+
+    Returns:
+        `task`, `this`, `other`, `shared`, sorted by task. A question in two phases counts twice.
+    """
     on = ["phase", "environment", "task", "item"]
     of_this, _ = _questions(this, on[:-1], unmatched)
     of_other, _ = _questions(other, on[:-1], unmatched)
-    first, second = of_this.select(on).unique(), of_other.select(on).unique()
-    return first.height, second.height, first.join(second, on=on).height
+    first = of_this.select(on, in_this=pl.lit(True)).unique()
+    second = of_other.select(on, in_other=pl.lit(True)).unique()
+    every = first.join(second, on=on, how="full", coalesce=True).fill_null(False)
+    in_this, in_other = pl.col("in_this"), pl.col("in_other")
+    counts = {"this": in_this.sum(), "other": in_other.sum(), "shared": (in_this & in_other).sum()}
+    return every.group_by("task").agg(**counts).cast(pl.Schema({name: pl.Int64() for name in counts})).sort("task")
 
 
 def differing_tasks(*runs: Run) -> list[str]:
-    """Return the tasks whose options differ between any two of the runs, sorted: equal ids may be different
-    questions."""
+    """Return the tasks whose options, or of a file whose question, answer or scorer, differ between any two of the
+    runs, sorted: equal ids may be different questions, or right for different answers."""
     options: dict[str, Any] = {}
     differing = set()
     for run in runs:
@@ -138,10 +153,41 @@ def differing_tasks(*runs: Run) -> list[str]:
         if not isinstance(mix, Mapping):  # without a manifest, or with one that has no mix
             continue
         for task, chosen in mix.items():
-            config = chosen.get("config") if isinstance(chosen, Mapping) else None
-            if options.setdefault(task, config) != config:
+            of_run = _options(chosen)
+            if options.setdefault(task, of_run) != of_run:
                 differing.add(str(task))
     return sorted(differing)
+
+
+def differing_left_out(*runs: Run) -> list[str]:
+    """Return the tasks of whose questions for evaluation the audit left out different rows in any two runs, sorted."""
+    left_out: list[set[tuple[str, str]]] = []
+    for run in runs:
+        noted = (run.manifest or {}).get("questions_left_out")
+        if isinstance(noted, Mapping):  # nothing is known of the others
+            left_out.append({(str(task), str(rows.get(Split.EVAL.value))) for task, rows in noted.items()})
+    differing = set[str]()
+    for rows in left_out:
+        # Those of one of the two alone, or with other numbers. That nothing was left out is not noted.
+        for task, numbers in rows ^ left_out[0]:
+            if numbers != "None":
+                differing.add(task)
+    return sorted(differing)
+
+
+def _options(chosen: Any) -> Any:
+    """Return what determines the questions of a task and their right answers, beside the content of its file."""
+    if not isinstance(chosen, Mapping):
+        return None
+    file = chosen.get("file")
+    if file is None:
+        return chosen.get("config")
+    options = {field.name: field.default for field in fields(QuestionFile)}
+    if isinstance(file, Mapping):  # otherwise it is the path alone
+        options |= file
+    for place in _PLACES:
+        options.pop(place, None)
+    return options
 
 
 def _pairs(

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 import polars as pl
 
 from rg_env.analysis.estimates import moments, pass_at_k, tries_up_to, with_intervals
-from rg_env.choices import By, parse_by
+from rg_env.choices import SOLVED_AT, By, parse_by
 from rg_env.dump.frames import SCHEMA
 from rg_env.dump.reader import Dump
 from rg_env.dump.schema import RG_DUMP, Outcome, Phase
 from rg_env.errors import DumpError
 from rg_env.scoring.types import UNCOUNTED, Status, Violation
 
-SOLVED_AT = 0.99
 PERCENTILES = (10, 50, 90)
 GROUP = "group"
 """Column with a number for each group."""

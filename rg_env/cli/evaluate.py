@@ -1,6 +1,5 @@
 """`rg-env eval` and `rg-env collect`: options, and what is said at the end."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +12,7 @@ import typer
 
 from rg_env.atomic import make_new_folder
 from rg_env.cli.base import REQUESTS_PANEL, SettingsCommand, declared_option
-from rg_env.cli.options import Imports, JsonFlag, SettingArguments
+from rg_env.cli.options import Imports, JsonFlag, SettingArguments, show_warnings
 from rg_env.config import PREFIX
 from rg_env.errors import ConfigError, need, need_extra, one_line
 from rg_env.evaluate.endpoint import RequestLimits, Sampling, base_url
@@ -103,7 +102,7 @@ def collect(
 
     all_settings = _read("collect", settings, requests)
     config = replace(all_settings.rg, dump_dir=str(out))
-    options, *others = _models(ctx, "collect", requests, limits, all_settings)
+    options, *others = _models(ctx, "collect", requests, limits, all_settings, samples)
     need(not others, "--model", requests.model, "has several models; name one of its global_step_N")
     job = Job("collect", train_questions(config, groups), samples, config, options)
     finished = run_job(job, resume=requests.resume)
@@ -158,13 +157,13 @@ def evaluate(
         out = Path(config.dump_dir)
     if out is None and requests.resume:
         raise ConfigError("--resume needs --out, the folder of the evaluation to continue")
-    models = _models(ctx, "eval", requests, limits, all_settings)
+    samples = samples or int(all_settings.skyrl.get("generator.eval_n_samples_per_prompt", 1))
+    models = _models(ctx, "eval", requests, limits, all_settings, samples)
     # Before the questions are made, which takes longer. If the run is finished, its server may be gone.
     if not requests.resume:
         if suite != "fixed":
             load_suite(suite)  # called for its exception: a suite that is not there is a nearer mistake
         check_server(models[0])
-    samples = samples or int(all_settings.skyrl.get("generator.eval_n_samples_per_prompt", 1))
     # The training's limit of prompts holds where its questions are asked, and where a tokenizer is at hand.
     is_limited = all_settings.has_file and requests.endpoint is None and suite == "fixed"
     limits_of_prompts = _limits(all_settings, models[0].model) if is_limited else {}
@@ -230,22 +229,24 @@ def _set_up_logging(config: "RGDumpConfig") -> None:
     """Log only warnings, and never the values of variables; with `suppress_base_env_logs` only ours and the user's."""
     from loguru import logger
 
-    def to_stderr(line: str) -> None:
-        sys.stderr.write(line)  # the stream of now: a caller in this process may have replaced it since
-
     modules = ("rg_env", *named_modules(config))
 
     def is_shown(record: Any) -> bool:
         return not config.suppress_base_env_logs or (record["name"] or "").startswith(modules)
 
     logger.remove()
-    logger.add(to_stderr, level="WARNING", format="rg-env: {message}", filter=is_shown, diagnose=False, backtrace=False)
+    show_warnings(filter=is_shown)
 
 
 def _models(
-    ctx: typer.Context, command: str, requests: RequestOptions, limits: RequestLimits, settings: "Settings"
+    ctx: typer.Context,
+    command: str,
+    requests: RequestOptions,
+    limits: RequestLimits,
+    settings: "Settings",
+    samples: int,
 ) -> "list[EndpointOptions]":
-    """Return the models that `--model` names, and how to reach them.
+    """Return the models that `--model` names, and how to reach them. Warns of several samples that are equal.
 
     Raises:
         ConfigError: no model or server, or options that do not go together.
@@ -278,6 +279,11 @@ def _models(
         if value is not None:
             sampling_values[name_of_option] = value
     sampling = Sampling(**sampling_values)
+    if samples > 1 and sampling.temperature == 0:
+        print_error(
+            f"{samples} samples of a question at temperature 0 are the same response {samples} times: "
+            "set --temperature 1, or --samples 1"
+        )
     request = settings.request(command)
     return [EndpointOptions(url, model.path, model.name, sampling, limits, arguments, request) for model in models]
 

@@ -1,11 +1,12 @@
 """Options and output shared by several commands."""
 
+import sys
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -99,8 +100,24 @@ def spinner(activity: str) -> AbstractContextManager[object]:
     return nullcontext()
 
 
+def show_warnings(**options: Any) -> None:
+    """Let loguru write warnings to standard error, a line each, never with the values of variables."""
+    from loguru import logger
+
+    def to_stderr(line: str) -> None:
+        sys.stderr.write(line)  # the stream of now: a caller in this process may have replaced it since
+
+    logger.add(to_stderr, level="WARNING", format="rg-env: {message}", diagnose=False, backtrace=False, **options)
+
+
 def import_tasks(modules: list[str] | None) -> None:
-    """Import modules of `--imports`. Raises ConfigError."""
+    """Import modules of `--imports`, and show what is warned of their tasks. Raises ConfigError."""
+    from loguru import logger
+
+    # The handler that loguru begins with, which shows time and place in the code; absent where somebody set it up.
+    with suppress(ValueError):
+        logger.remove(0)
+        show_warnings()
     if modules:
         from rg_env.config import RGDumpConfig
         from rg_env.user_code import import_modules

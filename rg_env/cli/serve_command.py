@@ -53,9 +53,12 @@ def serve(
       RG_ENV_TOKEN=secret rg-env serve --host 0.0.0.0
     """
     need_extra("serve", "fastapi", "rg-env serve")
+    from rg_env.choices import ResponseFormat
     from rg_env.integrations.desk import Desk
     from rg_env.integrations.serve import run
     from rg_env.scoring import Scorer
+    from rg_env.scoring.audit import left_out_of_mix
+    from rg_env.scoring.types import ScorerConfig
     from rg_env.tasks import TaskMix
     from rg_env.tasks.upstream.mended_dataset import reasoning_gym
 
@@ -70,6 +73,10 @@ def serve(
     else:
         # Now and not for the first item: it takes seconds in which no request would be answered.
         reasoning_gym()
+    mix, left_out = None, {}
+    if tasks:
+        mix = TaskMix.parse(tasks)
+        left_out = left_out_of_mix(mix, ScorerConfig(timeout=timeout), ResponseFormat.STRICT)
     # The socket is made here and not by uvicorn: a port that is taken is one line, and port 0 is known when it is
     # shown.
     try:
@@ -79,8 +86,7 @@ def serve(
     except OSError as error:
         raise RGEnvError(f"cannot listen on {host}: {error.strerror}; choose another --port or --host") from None
     desk = Desk(Scorer(count, timeout), function, token=token, most_waiting=max_waiting, host=host, rows=rows)
-    if tasks:
-        desk.tasks = TaskMix.parse(tasks)
+    desk.tasks, desk.left_out = mix, left_out
     print_line(f"listening on http://{host}:{listener.getsockname()[1]} (Ctrl-C ends it)")
     run(desk, listener, lambda: print_line(f"ended; scored {_counts(desk.scored)}"))
 

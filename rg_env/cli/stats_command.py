@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rg_env.dump import Dump
 
-_FLIPS_SHOWN = 5
+_FLIPS_SHOWN, _SETS_SHOWN = 5, 5
 
 
 def _check_keys(text: str) -> str:
@@ -95,7 +95,7 @@ def stats(
     dump = options.open()
     if against:
         other = Selection(paths=against, where=options.where).open()
-        _compare(dump, other, options)
+        _compare(dump, other, options, against)
         print_remarks(dump, other, texts=False)
     else:
         _describe(dump, options)
@@ -177,10 +177,10 @@ def _json_rows(
     return rows
 
 
-def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
+def _compare(dump: "Dump", other: "Dump", options: StatsOptions, against: Sequence[Path]) -> None:
     import polars as pl
 
-    from rg_env.analysis.comparison import compare, differing_tasks, flips, shared_questions
+    from rg_env.analysis.comparison import compare, differing_left_out, differing_tasks, flips, question_sets
     from rg_env.analysis.stats import evaluation_steps, key_columns, measure
     from rg_env.analysis.tables import LEGEND, render_comparison
 
@@ -189,15 +189,15 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
         that = measure(other, solved_at=options.solved_at, to_match=True)
     # A task whose options differ asks other questions under the same ids: it cannot be compared item by item.
     unmatched = differing_tasks(*dump.runs, *other.runs)
-    questions, questions_other, shared = shared_questions(this, that, unmatched=unmatched)
-    remark = ""
+    sets = question_sets(this, that, unmatched=unmatched)
+    questions, questions_other, shared = sets.select("this", "other", "shared").sum().row(0)
+    remarks = []
     if unmatched:
-        remark = f"not compared, because the task's options differ: {', '.join(unmatched)}"
+        remarks = [f"not compared, because the options of the task or of its file differ: {', '.join(unmatched)}"]
     if not shared:
-        why = "no question is in both dumps, so there is nothing to compare"
-        if remark:
-            why = f"{why}; {remark}"
-        raise DumpError(why)
+        raise DumpError("; ".join(["no question is in both dumps, so there is nothing to compare", *remarks]))
+    left_out = differing_left_out(*dump.runs, *other.runs)
+    remarks += _words_on_sets(sets, left_out)
     # All questions of a phase first, then the rows that --by asks for; with `--by phase` these are the same rows.
     levels = {tuple(key_columns(level)): level for level in (By.PHASE, options.by)}
     frames = [compare(this, that, level, unmatched=unmatched) for level in levels.values()]
@@ -208,6 +208,10 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
     flipped = flips(this, that, unmatched=unmatched).rows(named=True)
     evaluations, evaluations_other = (evaluation_steps(side).rows(named=True) for side in (this, that))
     title, title_other = _title(dump, evaluations), _title(other, evaluations_other)
+    # Equal models in folders of equal names: what somebody typed tells them apart.
+    if title == title_other:
+        title = f"{title}, in {', '.join(map(str, options.paths))}"
+        title_other = f"{title_other}, in {', '.join(map(str, against))}"
     if options.as_json:
         facts: dict[str, Any] = {
             "this": title,
@@ -219,6 +223,7 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
             "questions_shared": shared,
             "unmatched_tasks": unmatched,
         }
+        facts |= {"questions_by_task": sets.rows(named=True), "tasks_with_other_rows_left_out": left_out}
         rows: list[dict[str, Any]] = []
         for frame in frames:
             rows += frame.rows(named=True)
@@ -237,8 +242,31 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions) -> None:
         for line in LEGEND:
             print_line(line)
         _print_flips(flipped, most_flips)
-    if remark:
+    for remark in remarks:
         print_error(remark)
+
+
+def _words_on_sets(sets: "pl.DataFrame", left_out: Sequence[str]) -> list[str]:
+    """Say of which tasks the two sides have other questions, those with the most first, and why if it is known."""
+    unequal = []
+    for task, this, other, shared in sets.iter_rows():
+        if this + other > 2 * shared:
+            counts = f"{shared:,} shared, of {this:,} and {other:,}"
+            unequal.append((2 * shared - this - other, task, counts))
+    if not unequal:
+        return []
+    unequal.sort()
+    named, audited = [], []
+    for _, task, counts in unequal:
+        named.append(f"{task} ({counts})")
+        if task in left_out:
+            audited.append(task)
+    if len(named) > _SETS_SHOWN:
+        named[_SETS_SHOWN:] = [f"{len(named) - _SETS_SHOWN} more tasks"]
+    words = [f"the two sides were asked different questions of {', '.join(named)}"]
+    if audited:
+        words.append(f"the audit of the answers left out different rows of {', '.join(audited)}")
+    return words
 
 
 def _title(side: "Dump", evaluations: Sequence[dict[str, Any]]) -> str:

@@ -39,7 +39,11 @@ class TasksCommand(Command):
 
 def tasks(
     recipe: Annotated[
-        str | None, typer.Argument(metavar="[RECIPE]", help="Try the answers of this recipe's files of questions.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[CONFIG.yaml]...",
+            help="Try the answers of the files of questions of this recipe, as its runs do.",
+        ),
     ] = None,
     levels: Annotated[
         str | None, typer.Option(metavar="TASK", help="Show the levels of difficulty of this task instead.")
@@ -57,7 +61,7 @@ def tasks(
       rg-env tasks mine.yaml
     """
     import_tasks(imports)
-    if recipe is not None:
+    if recipe:
         need(levels is None, "--levels", levels, "shows a task of Reasoning Gym: leave out the recipe")
         raise typer.Exit(_show_files(recipe, as_json))
     if levels is not None:
@@ -82,23 +86,25 @@ def tasks(
         print_line(line)
 
 
-def _show_files(recipe: str, as_json: bool) -> int:
+def _show_files(recipe: list[str], as_json: bool) -> int:
     """Print the audit of the files of questions of a recipe; returns 1 if it leaves rows out, else 0."""
     from rg_env.choices import Split
+    from rg_env.evaluate.eval_settings import read_settings
     from rg_env.output import new_table
     from rg_env.scoring.audit import audit_of, lines_of
     from rg_env.tasks import TaskMix
 
-    files = TaskMix.parse(recipe).files
-    need(files, "tasks", recipe, "has no file of questions; `rg-env tasks` lists those of Reasoning Gym")
+    config = read_settings(recipe, "eval").rg
+    files = TaskMix.parse(config.tasks).files
+    need(files, "tasks", " ".join(recipe), "has no file of questions; `rg-env tasks` lists those of Reasoning Gym")
     table = new_table(["task", "file", "scorer"], ["rows", "with junk", "left out"], compact=True)
     facts, lines = [], []
     for task, file in files.items():
         for split in Split if file.sets_apart else [Split.TRAIN]:
-            audit, name = audit_of(task, file, split), file.of_split(split)
+            audit, name = audit_of(task, file, split, config.scorer, config.format), file.of_split(split)
             result = "refused" if audit.is_refused else f"{len(audit.left_out):,}"
             table.add_row(task, cell(name), file.scorer, f"{audit.rows:,}", f"{audit.with_junk:,}", result)
-            lines += [f"{task}: {name}: {line}" for line in lines_of(audit, file.scorer)]
+            lines += [f"{task}: {name}: {line}" for line in lines_of(audit)]
             faults = [{"row": fault.row, "rule": fault.rule.name.lower(), "text": fault.text} for fault in audit.faults]
             counts = {"rows": audit.rows, "tried": audit.tried, "with_junk": audit.with_junk}
             left_out = {"left_out": sorted(audit.left_out), "refused": audit.is_refused, "faults": faults}

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypedDict
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from rg_env.choices import SOLVED_AT
 from rg_env.errors import DumpError
 from rg_env.scoring.types import Status, Violation
 
@@ -465,7 +466,7 @@ def is_all_wrong(base_scores: Sequence[float]) -> bool:
     return bool(base_scores) and all(score <= 0 for score in base_scores)
 
 
-def outcome_of(base_scores: Sequence[float], solved_at: float = 0.99) -> Outcome:
+def outcome_of(base_scores: Sequence[float], solved_at: float = SOLVED_AT) -> Outcome:
     """Return the outcome of a group with these base scores.
 
     >>> outcome_of([1.0, 0.99]), outcome_of([0.0, 0.0]), outcome_of([0.0, 0.01])
@@ -480,7 +481,7 @@ def outcome_of(base_scores: Sequence[float], solved_at: float = 0.99) -> Outcome
     return Outcome.MIXED
 
 
-def is_equal_partial_credit(base_scores: Sequence[float], solved_at: float = 0.99) -> bool:
+def is_equal_partial_credit(base_scores: Sequence[float], solved_at: float = SOLVED_AT) -> bool:
     """True when nothing is solved and all have the same partial credit: all wrong to people, though `mixed`.
 
     >>> is_equal_partial_credit([0.01, 0.01]), is_equal_partial_credit([0.01, 0.5]), is_equal_partial_credit([0.0, 0.0])

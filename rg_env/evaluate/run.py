@@ -15,7 +15,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -44,6 +44,7 @@ from rg_env.scoring import Status, Verdict, shared_scorer
 from rg_env.scoring.audit import left_out_of_mix
 from rg_env.scoring.file_scorers import WHY_UNREAD
 from rg_env.scoring.parse import with_opening
+from rg_env.tasks.mix import read_spec
 from rg_env.tasks.questions import hashes_of
 from rg_env.wording import counted
 
@@ -60,6 +61,19 @@ _FREE_OF_SCORER = {"workers"}
 """Settings that change nothing in the groups, so that a run may be continued with other values."""
 _GROUPS_OF_SETTINGS = {"sampling", "config", "config.scorer", "config.length_penalty"}
 """Parts of a plan whose keys are names of settings. Those of other parts are words of the user, such as tasks."""
+
+
+_TYPED_AS = {
+    "command": "the command",
+    "groups": "the number of questions",
+    "model": "--model",
+    "samples": "--samples",
+    "sampling.max_tokens": "--max-tokens",
+    "sampling.temperature": "--temperature",
+    "sampling.top_p": "--top-p",
+    "questions.suite.left_out": "the number of questions that the audit of the answers left out",
+}
+"""What decides an entry of a plan, in the words of the command line."""
 
 
 @dataclass(frozen=True)
@@ -307,7 +321,7 @@ def claim(folder: Path, plan: Mapping[str, Any], *, resume: bool) -> tuple[str, 
         return new_run_id(), 1
     # If all of them are finished, the newest: nothing will be asked.
     run_id, attempts, planned = next(_unfinished(folder, runs), runs[-1])
-    if differences := list(_differences(planned, plan)):
+    if differences := _as_somebody_typed(_differences(planned, plan)):
         raise ConfigError(
             f"--resume with other settings than the run in {folder}: {'; '.join(differences[:3])}; "
             "use the same settings, or another folder"
@@ -349,6 +363,25 @@ def _planned_runs(folder: Path) -> Iterator[_PlannedRun]:
         plan, attempt = manifest.get("plan"), manifest.get("attempt")
         if isinstance(plan, dict) and isinstance(plan.get("groups"), int) and isinstance(attempt, int):
             yield _PlannedRun(run_id, attempt, plan)
+
+
+def _as_somebody_typed(differences: Iterable[str]) -> list[str]:
+    """Return differences of plans with the names that options and settings have on the command line.
+
+    That the questions are others is said only if nothing else says why.
+    """
+    own, of_questions = [], False
+    for difference in differences:
+        name, _, values = difference.partition(" ")
+        if name in _TYPED_AS:
+            own.append(f"{_TYPED_AS[name]} {values}")
+        elif name.startswith("questions."):
+            of_questions = True
+        else:
+            own.append(f"{name.removeprefix('config.').removeprefix('sampling.request.')} {values}")
+    if of_questions and not own:
+        own.append("the questions are others: those of another suite, task mix, seed or file")
+    return own
 
 
 def _differences(old: Any, new: Any, name: str = "") -> Iterator[str]:
@@ -464,6 +497,7 @@ def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
     settings = generator_settings(config, samples=job.samples, eval_samples=job.samples, **sampling)
     split = Split.TRAIN if job.command == "collect" else Split.EVAL
     earlier = read_manifest(Path(config.dump_dir), run_id)  # of the attempt that is resumed, if any
+    mix = read_spec(config.tasks)
     manifest = {
         "attempt": attempt,
         "kind": job.command,
@@ -473,7 +507,7 @@ def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
         "plan": job.plan,
         "suite": job.questions.facts.get("suite"),
         "settings": settings,
-        "task_mix": config.tasks,
+        "task_mix": mix,
         "question_files": hashes_of(config.tasks, earlier),
         "questions_left_out": left_out_of_mix(config.tasks, config.scorer, config.format, earlier, splits=[split]),
     }

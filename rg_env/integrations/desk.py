@@ -95,6 +95,7 @@ class Desk:
         most_waiting: answers that may be scored, or wait for it, at the same time; a request has at most half as many.
         most_bytes: of a request.
         tasks: the task mix of episodes, with the files of questions that ids may name.
+        left_out: the rows of these files that nobody is asked, by task and split (`rg_env.scoring.audit`).
         rows: of each split, for episodes.
         scored: answers by status.
         made: items by their ids.
@@ -108,6 +109,7 @@ class Desk:
     host: str = "127.0.0.1"
     most_bytes: int = 16 << 20
     tasks: TaskMix | None = None
+    left_out: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     rows: int = 10_000
     scored: Counter[str] = field(default_factory=Counter)
     made: dict[str, Item] = field(default_factory=dict)
@@ -199,6 +201,8 @@ class Desk:
         if self.tasks is not None and parts.task in self.tasks.files:
             item = await self.look_up(partial(item_of_id, item_id, self.tasks))
             assert item is not None
+            if item.index in self.left_out.get(item.task, {}).get(item.split, ()):
+                raise RefusedError(422, f"{item_id}: this row is left out, because its answer failed the audit")
         else:
             item = await self.make(item_id)
         # All at once: it is rare, and an item can be made again.

@@ -30,6 +30,7 @@ from rg_env.rewards import load_reward, set_rewards
 from rg_env.rollout import Origin, Rollout, group_record
 from rg_env.scoring.audit import left_out_of_mix
 from rg_env.tasks import Item
+from rg_env.tasks.mix import read_spec
 from rg_env.tasks.questions import hashes_of
 
 if TYPE_CHECKING:
@@ -257,13 +258,14 @@ class GRPOReward:
             temperature=args.temperature,
             top_p=args.top_p,
         )
+        mix = read_spec(config.tasks)
         content = {
             "attempt": 1,
             "kind": "train",
             "model": model,
             "trainer": "trl",
             "settings": settings,
-            "task_mix": config.tasks,
+            "task_mix": mix,
             "question_files": hashes_of(config.tasks),
             "questions_left_out": left_out_of_mix(config.tasks, config.scorer, config.format),
         }

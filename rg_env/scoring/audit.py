@@ -8,6 +8,7 @@ out and named. If they are more than a twentieth, the file is refused, with the 
 | the row's own answer, inside the format | it is not solved |
 | `x=x`, `0`, `\emptyset`, …, the answer without its last letter, three answers of other rows | one is solved |
 | the answer itself | nobody would answer so: sentences, `####`, tags, NaN, more characters than an answer may have |
+| the answers of rows with one question | they differ |
 
 Invariant: which rows are left out depends on the file, its settings and the scorers alone, so every process leaves out
 the same ones. Not covered: whether an answer is right. A function of the user's decides itself what it pays: its rows
@@ -36,15 +37,17 @@ from loguru import logger
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from rg_env.atomic import new_file
-from rg_env.choices import ResponseFormat, Split
+from rg_env.choices import SOLVED_AT, ResponseFormat, Split
 from rg_env.errors import ConfigError
 from rg_env.output import console, print_error
 from rg_env.runner.caller_guarded import guarded
 from rg_env.runner.machine import usable_cores
-from rg_env.scoring.audit_rows import SOLVED, How, Tried, junk_for, other_spelling, response_with, try_rows
+from rg_env.scoring.audit_rows import How, Tried, junk_for, meaning, other_spelling, response_with, try_rows
+from rg_env.scoring.numbers import read_number
+from rg_env.scoring.options import options_of
 from rg_env.scoring.scorer import Scorer
 from rg_env.scoring.types import ScorerConfig, Status
-from rg_env.tasks.item import SCORER_KEY, hash64
+from rg_env.tasks.item import SCORER_KEY, hash64, same_question
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.question_file import OWN_SCORERS, QuestionFile
 from rg_env.tasks.question_rows import Row, read_rows
@@ -58,12 +61,9 @@ _USER_ROWS = 20
 """Rows with a function of the user's that are tried."""
 _IN_THIS_PROCESS = 300
 """So many rows are tried without other processes, if their scorers evaluate nothing: a process takes longer."""
-_BATCH = 250
-_BATCH_OF_MATH = 25
-"""Rows that a process tries."""
+_BATCH, _BATCH_OF_MATH = 250, 25
+"""Rows that a process tries; with `math`, those of them with junk."""
 _BATCH_SECONDS = 20.0
-_KEPT_FROM = 1.0
-"""An audit that took more seconds is kept in the user's cache."""
 _SAID_EVERY = 20.0
 _NAMED_ROWS = 3
 _SHOWN, _REASON_SHOWN = 30, 120
@@ -87,8 +87,21 @@ class Rule(Enum):
     TOO_LONG = ("is longer than scorer.max_answer_chars", "name the column of the short answer as `answer`")
     NO_NUMBER = ("is NaN or infinite", "remove these rows")
     SPELLING = ("is not paid in another spelling", "set scorer: number")
+    SPELLING_OF_SOME = (
+        "is not paid in another spelling",
+        "write it as people answer, such as 27 for 27.0, or name the scorer of each row in a column (scorer: '{kind}')",
+    )
     UNPAID = ("is not paid by its own scorer", "")
     JUNK = ("is paid for junk, too", "")
+    NO_OPTIONS = (
+        "is one of several options, which the question does not list",
+        "list them in it, such as question: '{question}\\nA) {A}\\nB) {B}'",
+    )
+    DECIMAL_COMMA = ("has a comma as decimal point", "write 0.5 for 0,5")
+    CONTRADICTS = (
+        "contradicts another row with the same question",
+        "keep the right one, or write both as a list of right answers",
+    )
     FAILS = ("is not scored, because your function fails", "fix the function")
 
     def __init__(self, words: str, cure: str) -> None:
@@ -99,7 +112,7 @@ _OTHER_SCORERS = {
     "exact": "set scorer: number or math",
     "number": "set scorer: math or exact",
     "math": "set scorer: exact or number",
-    "choice": "put the options into the question ('{question}\\n{options}'), or set scorer: exact",
+    "choice": "it must be the letter, the text or the place of an option that the question lists; or set scorer: exact",
 }
 
 
@@ -119,6 +132,7 @@ class Audit(NamedTuple):
         tried: rows whose own answers were tried; `with_junk`: those on which junk was tried as well.
         faults: in order of the rows.
         is_advice: nothing is left out, because the user's function scores.
+        place: the file, as messages name it; `scorer`: its setting.
     """
 
     rows: int
@@ -126,6 +140,8 @@ class Audit(NamedTuple):
     with_junk: int
     faults: tuple[Fault, ...]
     is_advice: bool = False
+    place: str = ""
+    scorer: str = ""
 
     @property
     def left_out(self) -> frozenset[int]:
@@ -141,20 +157,21 @@ class Audit(NamedTuple):
         return len(self.left_out) > MOST_LEFT_OUT * self.rows or 0 < self.tried == fails
 
 
-def left_out(
-    task: str,
-    file: QuestionFile,
-    split: Split,
-    settings: ScorerConfig | None = None,
-    format: str = ResponseFormat.STRICT,
-) -> frozenset[int]:
-    """Return the numbers of the rows that are left out of the file of a split. Says which ones, once per process.
+@functools.lru_cache(64)  # once per process, however many data sets have the file
+def left_out(audit: Audit) -> frozenset[int]:
+    """Return the numbers of the rows that are left out. Says which ones, once per process.
 
     Raises:
-        ConfigError: there are too many, or the file cannot be read.
+        ConfigError: there are too many.
     """
-    audit = audit_of(task, file, split, settings, format)
-    _say(f"tasks.{task}.file: {file.of_split(split)}", file.scorer, audit)
+    lines = lines_of(audit)
+    if audit.is_refused:
+        raise ConfigError(f"{audit.place}: {lines[0]}")
+    for line in lines:
+        if audit.is_advice:
+            logger.warning("{}: {}; your function decides, so all rows are kept", audit.place, line)
+        else:
+            logger.warning("{}: left out: {}", audit.place, line)
     return audit.left_out
 
 
@@ -177,15 +194,16 @@ def left_out_of_mix(
     for task, file in TaskMix.parse(tasks).files.items():
         of_file = {}
         for split in splits:
-            if numbers := left_out(task, file, split, settings, format):
+            if numbers := left_out(audit_of(task, file, split, settings, format)):
                 of_file[split.value] = sorted(numbers)
         if of_file:
             noted[task] = of_file
     before = (manifest or {}).get("questions_left_out")
-    if before is not None and before != noted:
+    if isinstance(before, Mapping) and before != noted:
+        changed = [task for task in {**before, **noted} if before.get(task) != noted.get(task)]
         raise ConfigError(
-            "the rows of a file of questions that are left out are not those of the time when this run began: use the "
-            "same scorers, or start anew under another name"
+            f"tasks.{changed[0]}.file: the rows that are left out are not those of the time when this run began: use "
+            "the same scorers, or start anew under another name"
         )
     return noted
 
@@ -204,7 +222,8 @@ def audit_of(
     """
     settings = settings or ScorerConfig()
     how = How(settings.max_answer_chars, settings.normalize, str(format))
-    return _audit(task, file, split, read_rows(task, file, split).sha256, how, settings.timeout)
+    audit = _audit(task, file, split, read_rows(task, file, split).sha256, how, settings.timeout)
+    return audit._replace(place=f"tasks.{task}.file: {file.of_split(split)}", scorer=file.scorer)
 
 
 @functools.lru_cache(16)
@@ -213,29 +232,32 @@ def _audit(task: str, file: QuestionFile, split: Split, sha256: str, how: How, t
     # A column names ours only.
     is_users = file.scorer_column is None and file.scorer not in OWN_SCORERS
     kept = _cache_of(file, sha256, how)
-    if (found := _read_cache(kept)) is not None:
+    if not is_users and (found := _read_cache(kept)) is not None:
         return found
     # First what a look at the answer says; the others are tried.
     faults, left = [], []
+    contradicting = frozenset() if is_users else _contradicting(read.rows)
     for row in read.rows:
-        rule = None if is_users else _rule_of_answer(row.answer, how.longest)
+        rule = None if is_users else _rule_of_row(row, how.longest)
+        if row.number in contradicting:
+            rule = Rule.CONTRADICTS
         if rule:
             faults.append(Fault(row.number, rule, row.answer[:_SHOWN]))
         else:
             left.append(row)
     tried = _to_try(task, file, left)
-    began = time.monotonic()
+    with_junk = sum(bool(row.junk) for row in tried)
     if is_users:
         faults += _try_users(tried, how, timeout)
     else:
-        with_junk = sum(bool(row.junk) for row in tried)
         what = f"{task}: trying {len(tried):,} answers of {file.of_split(split)}"
         if with_junk < len(tried):
             what += f", junk on {with_junk:,} of the rows"
         faults += _try(tried, how, timeout, what)
     faults.sort(key=lambda fault: fault.row)
-    audit = Audit(len(read.rows), len(tried), sum(bool(row.junk) for row in tried), tuple(faults), is_users)
-    if time.monotonic() - began > _KEPT_FROM:
+    audit = Audit(len(read.rows), len(tried), with_junk, tuple(faults), is_users)
+    # A function of the user's may be another one tomorrow, whatever its file contains; twenty rows are soon tried.
+    if not is_users:
         _write_cache(kept, audit)
     return audit
 
@@ -245,8 +267,20 @@ def _audit(task: str, file: QuestionFile, split: Split, sha256: str, how: How, t
 _TAG = re.compile(r"</?(?:think|answer)>")
 _END_OF_SENTENCE = re.compile(r"[^\W\d_]{4,}[.!?][\"')]?\s+[\"'(]?[^\W\d_a-z]|[。！？]\s*\S|\n")
 _COMMAND = re.compile(r"\\(?:begin|end)\{\w+\*?\}|\\[A-Za-z]+")
-_WORD = re.compile(r"[^\W\d_]{2,}")
+# A sign of Chinese or Japanese counts as a word, since no spaces stand between these.
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\d_]{2,}")
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})")
 _LEAST_WORDS = 5
+"""Of the longest line of a text: five names in a line each are a list, which somebody may well answer."""
+
+
+def _rule_of_row(row: Row, longest: int) -> Rule | None:
+    """Return why nobody can give the answer of a row; None if somebody might."""
+    if row.scorer == "choice" and not row.options and not options_of(row.question, None):
+        return Rule.NO_OPTIONS
+    if row.scorer == "number" and _DECIMAL_COMMA.fullmatch(row.answer):
+        return Rule.DECIMAL_COMMA
+    return _rule_of_answer(row.answer, longest)
 
 
 def _rule_of_answer(answer: str, longest: int) -> Rule | None:
@@ -261,11 +295,27 @@ def _rule_of_answer(answer: str, longest: int) -> Rule | None:
         return Rule.TOO_LONG
     if answer.casefold().lstrip("+-") in ("nan", "inf", "infinity"):
         return Rule.NO_NUMBER
-    # A grid, a matrix or a list may have lines, too: several of them are a text only if it has words.
+    # A grid, a matrix or a list may have lines, too: they are a text only if one of them has words.
     plain = _COMMAND.sub(" ", answer)
-    if _END_OF_SENTENCE.search(plain) and len(_WORD.findall(plain)) >= _LEAST_WORDS:
+    words = max(len(_WORD.findall(line)) for line in plain.splitlines() or [""])
+    if words >= _LEAST_WORDS and _END_OF_SENTENCE.search(plain):
         return Rule.SENTENCES
     return None
+
+
+def _contradicting(rows: Sequence[Row]) -> frozenset[int]:
+    """Return the numbers of rows whose question has different right answers, of which each row pays its own alone."""
+    by_question: dict[str, list[Row]] = {}
+    for row in rows:
+        by_question.setdefault(same_question(row.question), []).append(row)
+    found: set[int] = set()
+    for same in by_question.values():
+        # Answers that are written in different ways are one.
+        meanings = {frozenset(map(meaning, row.answers)) for row in same}
+        if len(meanings) > 1:
+            for row in same:
+                found.add(row.number)
+    return frozenset(found)
 
 
 # -- what is tried
@@ -292,7 +342,8 @@ def _to_try(task: str, file: QuestionFile, rows: Sequence[Row]) -> list[Tried]:
             start = hash64("junk", row.question) % len(golds)
             junk = junk_for(row, [golds[(start + step) % len(golds)] for step in range(min(12, len(golds)))])
         tried.append(Tried(row.number, entry_of(task, file, row), tuple(own), junk))
-    return tried
+    # In the order of the file, so that the rows with junk, which take the time, lie among the others.
+    return sorted(tried, key=lambda row: row.number)
 
 
 def _try(rows: Sequence[Tried], how: How, timeout: float, what: str) -> list[Fault]:
@@ -304,7 +355,13 @@ def _try(rows: Sequence[Tried], how: How, timeout: float, what: str) -> list[Fau
         failed = try_rows(rows, how)
     else:
         failed = _try_in_processes(rows, how, timeout, what, has_math)
-    return [_fault(by_number[int(number)], int(place)) for number, place in failed.items()]
+    faults = [_fault(by_number[int(number)], int(place)) for number, place in failed.items()]
+    # No scorer of numbers reads words.
+    if any(read_number(row.entry["answer"]) is None for row in rows):
+        for place, fault in enumerate(faults):
+            if fault.rule is Rule.SPELLING:
+                faults[place] = fault._replace(rule=Rule.SPELLING_OF_SOME)
+    return faults
 
 
 def _try_users(rows: Sequence[Tried], how: How, timeout: float) -> list[Fault]:
@@ -320,7 +377,7 @@ def _try_users(rows: Sequence[Tried], how: How, timeout: float) -> list[Fault]:
                     break
                 is_own = place <= len(row.own)
                 # What had no core says nothing about the function.
-                if not verdict.scored.had_no_core and (verdict.scored.score >= SOLVED) != is_own:
+                if not verdict.scored.had_no_core and (verdict.scored.score >= SOLVED_AT) != is_own:
                     faults.append(_fault(row, -place if is_own else place - len(row.own)))
                     break
     return faults
@@ -342,7 +399,7 @@ def _try_in_processes(rows: Sequence[Tried], how: How, timeout: float, what: str
     size = _BATCH
     options: dict[str, Any] = {"workers": usable_cores()}
     if has_math:
-        size = _BATCH_OF_MATH
+        size = _BATCH_OF_MATH * len(rows) // max(1, sum(bool(row.junk) for row in rows))
         options["examples"] = [(([_WARM_UP], how), {})]
     # The user's own data may see each other: one process tries many rows.
     in_batches, one_by_one = (guarded(try_rows, timeout=limit, **options) for limit in (_BATCH_SECONDS, timeout))
@@ -404,19 +461,7 @@ def _progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 # -- what is said
 
 
-@functools.lru_cache(64)  # once per process, however many data sets have the file
-def _say(place: str, scorer: str, audit: Audit) -> None:
-    """Say which rows are left out. Raises ConfigError if they are too many."""
-    if audit.is_refused:
-        raise ConfigError(f"{place}: {lines_of(audit, scorer)[0]}")
-    for sentence in lines_of(audit, scorer):
-        if audit.is_advice:
-            logger.warning("{}: {}; your function decides, so all rows are kept", place, sentence)
-        else:
-            logger.warning("{}: left out: {}", place, sentence)
-
-
-def lines_of(audit: Audit, scorer: str) -> list[str]:
+def lines_of(audit: Audit) -> list[str]:
     """Return a line for each rule, that with the most rows first: how many, the first rows, and the key to change."""
     by_rule: dict[Rule, list[Fault]] = {}
     for fault in audit.faults:
@@ -426,7 +471,7 @@ def lines_of(audit: Audit, scorer: str) -> list[str]:
         named = ", ".join(f"{fault.row} ({fault.text!r})" for fault in faults[:_NAMED_ROWS])
         of = audit.tried if audit.is_advice else audit.rows
         line = f"the answer of {len(faults):,} of {of:,} rows {rule.words}, such as of row {named}"
-        cure = rule.cure or ("" if audit.is_advice else _OTHER_SCORERS.get(scorer, ""))
+        cure = rule.cure or ("" if audit.is_advice else _OTHER_SCORERS.get(audit.scorer, ""))
         lines.append(f"{line}: {cure}" if cure else line)
     return lines
 
@@ -437,9 +482,7 @@ def lines_of(audit: Audit, scorer: str) -> list[str]:
 def _cache_of(file: QuestionFile, sha256: str, how: How) -> Path:
     """Return where the audit of this file is kept."""
     settings = [file.question, file.answer, file.answer_after, file.scorer, file.tolerance, *how]
-    key = hashlib.sha256(
-        json.dumps([sha256, settings, _version(), _version_of_users(file.scorer)]).encode()
-    ).hexdigest()
+    key = hashlib.sha256(json.dumps([sha256, settings, _version()]).encode()).hexdigest()
     folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     return folder / "rg_env" / "audits" / f"{key[:32]}.json"
 
@@ -448,21 +491,14 @@ def _cache_of(file: QuestionFile, sha256: str, how: How) -> Path:
 def _version() -> str:
     """Return a hash of the code that decides, ours and that of the libraries."""
     hashed = hashlib.sha256(sys.version.encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    package = Path(__file__).parents[1]
+    # What reads the rows decides, too.
+    for path in sorted([*package.glob("scoring/*.py"), *package.glob("tasks/question*.py")]):
         hashed.update(path.read_bytes())
     for library in _LIBRARIES:
         with suppress(importlib.metadata.PackageNotFoundError):
             hashed.update(importlib.metadata.version(library).encode())
     return hashed.hexdigest()
-
-
-def _version_of_users(scorer: str) -> str:
-    """Return a hash of the module of a user's function; "" of our scorers, and where there is no such file."""
-    module = sys.modules.get(scorer.rpartition(".")[0])
-    try:
-        return hashlib.sha256(Path(str(getattr(module, "__file__", ""))).read_bytes()).hexdigest()
-    except OSError:
-        return ""
 
 
 def _read_cache(path: Path) -> Audit | None:

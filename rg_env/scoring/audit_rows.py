@@ -14,7 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from rg_env.choices import ResponseFormat
+from rg_env.choices import SOLVED_AT, ResponseFormat
 from rg_env.scoring.file_scorers import FileQuestion, file_question, score_here, with_each_answer
 from rg_env.scoring.formatting import unwrapped
 from rg_env.scoring.numbers import ROUNDING, read_number, read_quantity, same_quantity
@@ -27,7 +27,6 @@ _NOTHING = {r"\emptyset", r"\varnothing", "∅", "()", "[]", "{}", r"\{\}"}
 """What means the empty set, or may."""
 _NAMED = re.compile(r"[^\W\d_]\w{0,9}\s*=")
 _WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
-SOLVED = 0.99
 
 
 class Tried(NamedTuple):
@@ -85,7 +84,7 @@ def _is_solved(questions: Sequence[FileQuestion], text: str, how: How) -> bool:
         forms.add(unwrapped(answer))
     for question, form in itertools.product(questions, forms):
         with suppress(Exception):  # an answer that makes the scorer raise is wrong
-            if score_here(question, form) >= SOLVED:
+            if score_here(question, form) >= SOLVED_AT:
                 return True
     return False
 

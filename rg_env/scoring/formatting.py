@@ -9,6 +9,8 @@ import re
 import unicodedata
 from fractions import Fraction
 
+from rg_env.braces import BRACE, closing_brace
+
 _MOST_LAYERS = 6
 """`**$\\boxed{\\text{7}}.$**` has five."""
 _FENCE = re.compile(r"```(?:text|plaintext|plain|txt|json|python|latex|math|markdown)?[ \t]*\r?\n", re.IGNORECASE)
@@ -19,8 +21,6 @@ _ENVIRONMENT = re.compile(r"\\begin\{((?:align|aligned|equation|gather|gathered)
 _UNSEEN = re.compile("[\u200b\u200c\u200d\u2060\ufeff]")
 _SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,1000}(?:\.[0-9]{0,1000})?|\.[0-9]{1,1000})")
-_BRACE = re.compile(r"\\boxed\{|\\[{}]|[{}]")  # a brace after a backslash is a sign of a set
-_DEPTH = {r"\boxed{": 1, "{": 1, "}": -1}
 _AROUND_SIGNS = re.compile(r"\s*([][(){},;:])\s*")
 
 
@@ -77,16 +77,6 @@ def _without_layer(text: str) -> str:
     return text
 
 
-def closing_brace(text: str, opening: int) -> int:
-    """Return where the brace opened at `opening` is closed; −1 if nowhere."""
-    depth = 0
-    for match in _BRACE.finditer(text, opening):
-        depth += _DEPTH.get(match[0], 0)
-        if depth == 0:
-            return match.start()
-    return -1
-
-
 def last_boxed(text: str) -> str | None:
     r"""Return what the last closed `\boxed{…}` of a text holds; None if there is none.
 
@@ -95,7 +85,7 @@ def last_boxed(text: str) -> str | None:
     """
     found = None
     opened: list[re.Match[str]] = []
-    for match in _BRACE.finditer(text):
+    for match in BRACE.finditer(text):
         if match[0] == "}" and opened:
             opening = opened.pop()
             if opening[0] != "{":

@@ -162,15 +162,15 @@ def check_data_files(cfg: Any) -> Mistakes:
 
 
 def check_tasks(cfg: Any) -> None:
-    from rg_env.scoring.audit import left_out
+    from rg_env.scoring.audit import left_out_of_mix
 
     import_modules(cfg.rg_dump)
     files = TaskMix.parse(cfg.rg_dump.tasks).files
     for task, file in files.items():
         for split in Split:
-            # Both raise for what is wrong with a row, or with many.
             QuestionStream(task, file, cfg.rg_dump.seed, split, files=files)
-            left_out(task, file, split, cfg.rg_dump.scorer, cfg.rg_dump.format)
+    # Both raise for what is wrong with a row, or with many.
+    left_out_of_mix(cfg.rg_dump.tasks, cfg.rg_dump.scorer, cfg.rg_dump.format)
 
 
 def check_reward(cfg: Any) -> Mistakes:

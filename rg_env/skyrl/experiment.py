@@ -40,6 +40,7 @@ from rg_env.skyrl.recorder import claimed
 from rg_env.skyrl.steps import StepTracking
 from rg_env.skyrl.train_config import RGTrainConfig
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
+from rg_env.tasks.mix import read_spec
 from rg_env.tasks.questions import hashes_of
 from rg_env.terminal.reports import Reports
 from rg_env.user_code import import_modules, in_user_code, load_object
@@ -151,7 +152,7 @@ def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
         "name": cfg.trainer.run_name,
         "model": cfg.trainer.policy.model.path,
         "settings": asdict(cfg),
-        "task_mix": rg.tasks,
+        "task_mix": read_spec(rg.tasks),
         "question_files": hashes,
         "questions_left_out": left_out,
     }

@@ -27,6 +27,7 @@ from typing import Any
 from loguru import logger
 from skyrl.train.generators.base import GeneratorInput, GeneratorOutput, TrajectoryID
 
+from rg_env.choices import SOLVED_AT
 from rg_env.dump import DumpWriter, GroupRecord, Phase
 from rg_env.dump.schema import Message
 from rg_env.errors import RGEnvError
@@ -36,9 +37,6 @@ from rg_env.skyrl.env import SLOT
 from rg_env.skyrl.turns import Dialog, Turns, as_messages, read_turns, without_end
 from rg_env.tasks import Item
 from rg_env.tasks.item import ENV_CLASS
-
-_SOLVED_AT = 0.99
-"""The score from which a rollout of another environment counts as solved. Below 1, as it may be a sum of floats."""
 
 
 @dataclass(slots=True)
@@ -176,7 +174,7 @@ def record_groups(
     """
     records = []
     for group in groups:
-        threshold = solved_at.get(group.env_class, _SOLVED_AT)
+        threshold = solved_at.get(group.env_class, SOLVED_AT)
         records.append(group_record(origin, group.question, group.uid, group.rollouts, threshold))
     # SkyRL's evaluation needs none of these lists, and would have to join them.
     if origin.phase is Phase.TRAIN:

@@ -82,8 +82,7 @@ class TaskMix:
         """
         if isinstance(spec, cls):
             return spec
-        if isinstance(spec, str):
-            spec = _read_text(spec)
+        spec = read_spec(spec)
         if spec is None:
             return cls(tuple(TaskSpec(name) for name in task_categories() if in_default_mix(name)))
         # All names before any options, so that a wrong name is reported first.
@@ -163,6 +162,13 @@ class TaskMix:
     @functools.cached_property
     def _bounds(self) -> list[float]:
         return list(itertools.accumulate(task.weight for task in self.tasks))
+
+
+def read_spec(spec: Any) -> Any:
+    """Return a spec of a mix, which `TaskMix.parse` takes also as a text, in lists and mappings. Raises ConfigError."""
+    if isinstance(spec, str):
+        return _read_text(spec)
+    return spec
 
 
 _IN_RECIPES = ("environment", "skyrl_gym", "rg_dump", "tasks")

@@ -18,16 +18,18 @@ from typing import Any, NamedTuple, TypeGuard
 
 from loguru import logger
 
+from rg_env.braces import closing_brace
 from rg_env.choices import Split
 from rg_env.errors import ConfigError, describe, one_line
-from rg_env.tasks.item import same_question
+from rg_env.tasks.item import same_question, split_of_row
 from rg_env.tasks.question_file import MOST_ANSWERS, OWN_SCORERS, QuestionFile, columns_in, fill_in
+from rg_env.tasks.question_options import NO_OPTIONS, Options, as_list, is_list_of_options, number_listed, read_options
 from rg_env.tasks.question_sources import READERS, Source, load_from_hub, open_file
 from rg_env.wording import counted
 
 _KEPT_READ = 8
 """Files whose rows are kept in memory, for the next data set or command that asks."""
-_LETTERED = re.compile(r"\(?([A-Z])\s?[).:\]]")
+_PLAIN_NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
 
 
 class Row(NamedTuple):
@@ -41,6 +43,7 @@ class Row(NamedTuple):
         answers: all that are right, as texts.
         options: those that the question lists, by letter.
         is_number, is_float: whether the file has the answer as a number, and as a floating-point number.
+        place: of the right option, if the file has this in place of its letter or text.
     """
 
     number: int
@@ -52,6 +55,7 @@ class Row(NamedTuple):
     options: Mapping[str, str] = MappingProxyType({})
     is_number: bool = False
     is_float: bool = False
+    place: int | None = None
 
 
 class Rows(NamedTuple):
@@ -108,7 +112,10 @@ def _read(place: str, file: QuestionFile, source: Source) -> Rows:
         sha256 = source.digest()
     except UnicodeDecodeError:
         raise ConfigError(f"{place} is not in UTF-8; save it in that encoding") from None
-    except (OSError, csv.Error) as error:
+    except csv.Error as error:
+        right = 'in a text in double quotes, write " twice, and one at the end'
+        raise ConfigError(f"{place} cannot be read after row {len(rows)}: {error}; {right}") from None
+    except OSError as error:
         after = ""
         if rows:
             after = f" after row {len(rows)}"
@@ -120,31 +127,34 @@ def _read(place: str, file: QuestionFile, source: Source) -> Rows:
         raise ConfigError(f"{place}: {faults[0]}{more}")
     if not rows:
         raise ConfigError(f"{place} has no rows")
+    rows = _with_letters(place, rows)
+    if not source.is_typed:
+        rows = _with_numbers(rows)
+    if file.answer in columns_in(file.question):
+        line = "{}: every question shows its own answer, {}, at the same place: put the options into one column, in "
+        logger.warning(f"{line}an order of their own", place, file.answer)
     _say_repeated(place, rows)
     _say_unasked(place, rows, file)
-    _say_places(place, rows, file)
+    _say_unevaluated(place, rows, file)
     return Rows(tuple(rows), sha256)
 
 
 def _say_repeated(place: str, rows: Sequence[Row]) -> None:
-    """Warn of questions that are repeated, on purpose or not, and name those that have different answers."""
-    first: dict[str, Row] = {}
-    repeated, contradictions = 0, []
-    for row in rows:
-        earlier = first.setdefault(same_question(row.question), row)
-        if earlier is row:
-            continue
-        repeated += 1
-        if same_question(earlier.answer) != same_question(row.answer):
-            contradictions.append((earlier, row))
+    """Warn of questions that are repeated, on purpose or not; those with different answers are for the audit."""
+    repeated = len(rows) - len({same_question(row.question) for row in rows})
     if repeated:
         logger.warning("{}: {} of {} rows repeat the question of an earlier row", place, repeated, len(rows))
-    if contradictions:
-        earlier, row = contradictions[0]
-        pairs = f"rows {earlier.number} ({earlier.answer!r:.40}) and {row.number} ({row.answer!r:.40})"
-        if len(contradictions) > 1:
-            pairs += f", and {counted(len(contradictions) - 1, 'more pair')}"
-        logger.warning("{}: one question has different answers: {}", place, pairs)
+
+
+def _say_unevaluated(place: str, rows: Sequence[Row], file: QuestionFile) -> None:
+    """Warn of a file that is too small for a hash to set apart any of its questions."""
+    if file.sets_apart:
+        return
+    for row in rows:
+        if split_of_row(row.question) is Split.EVAL:
+            return
+    line = "{}: an eighth of the questions is set apart for evaluation, and none of these {}: set `{}`"
+    logger.warning(line, place, counted(len(rows), "row"), "hub.eval_split" if file.hub else "eval_path")
 
 
 def _say_unasked(place: str, rows: Sequence[Row], file: QuestionFile) -> None:
@@ -160,16 +170,49 @@ def _say_unasked(place: str, rows: Sequence[Row], file: QuestionFile) -> None:
         logger.warning(line, place, longer, len(rows))
 
 
-def _say_places(place: str, rows: Sequence[Row], file: QuestionFile) -> None:
-    """Warn of numbers that are the place of one option, as in MMLU, and the text of another."""
-    doubtful = 0
+def _with_letters(place: str, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with letters where the file has places of options, which it counts from 0 or from 1.
+
+    It counts from 1 if no place is 0 and one is the number of options. Warns of that, and of places that are the text
+    of another option.
+    """
+    first, places, last = 0, set[int](), None
     for row in rows:
-        if row.scorer == "choice" and row.is_number:
-            number = str(_value(row.columns, file.answer, "answer"))
-            doubtful += any(text == number and letter != row.answer for letter, text in row.options.items())
+        if row.place is not None:
+            places.add(row.place)
+            if row.place == (len(row.options) or number_listed(row.question)):
+                last = row
+    if last and 0 not in places:
+        first = 1
+        line = "{}: the answers are places of options, counted from 1: that of row {} is {}, which is the last"
+        logger.warning(line, place, last.number, last.place)
+    doubtful, lettered = 0, []
+    for row in rows:
+        if row.place is None:
+            lettered.append(row)
+            continue
+        letter = ascii_uppercase[min(row.place - first, len(ascii_uppercase) - 1)]
+        # An option that reads as the place.
+        other = {text: letter for letter, text in row.options.items()}.get(str(row.place), letter)
+        doubtful += other != letter
+        lettered.append(row._replace(answer=letter, answers=(letter,)))
     if doubtful:
-        line = "{}: in {} of {} rows the answer is the place of one option, counted from 0, and the text of another"
-        logger.warning(f"{line}: the place counts; write texts in quotes", place, doubtful, len(rows))
+        line = "{}: in {} of {} rows the answer is the place of one option, counted from {}, and the text of another"
+        logger.warning(f"{line}: the place counts; write texts in quotes", place, doubtful, len(rows), first)
+    return lettered
+
+
+def _with_numbers(rows: list[Row]) -> list[Row]:
+    """Return the rows with numbers as answers where all texts that `exact` compares are numbers, as in a column of
+    CSV. Zeros at the beginning belong to a text, such as that of a ZIP code."""
+    numbers = []
+    for row in rows:
+        if row.scorer == "exact":
+            if not all(map(_PLAIN_NUMBER.fullmatch, row.answers)):
+                return rows
+            row = row._replace(is_number=True, is_float=not row.answer.lstrip("+-").isdecimal())
+        numbers.append(row)
+    return numbers
 
 
 # -- one row
@@ -183,7 +226,8 @@ def _row_of(number: int, columns: object, file: QuestionFile) -> Row:
         raise ValueError("is not a JSON object")
     if None in columns:  # where csv keeps what is left over
         raise ValueError("has more values than there are columns: put a text that has commas in double quotes")
-    question, options = _question(columns, file.question)
+    scorer = _scorer(columns, file)
+    question, options = _question(columns, file.question, is_choice=scorer == "choice")
     value = _value(columns, file.answer, "answer")
     answers = _answers(value, file)
     for name, text in (("question", question), *(("answer", answer) for answer in answers)):
@@ -191,26 +235,47 @@ def _row_of(number: int, columns: object, file: QuestionFile) -> Row:
             raise ValueError(f"{getattr(file, name)} is empty")
         if not text.isascii():
             text.encode()  # raises for half of a surrogate pair, which no tokenizer takes
-    scorer = _scorer(columns, file)
+    is_number, place = isinstance(value, (int, float)), None
     if scorer == "choice":
-        _need_options(question, options, columns)
-        if isinstance(value, int) and 0 <= value < len(ascii_uppercase):  # the option's place
-            answers = (ascii_uppercase[value],)
-    is_number = isinstance(value, (int, float))
-    return Row(number, question, answers[0], columns, scorer, answers, options, is_number, isinstance(value, float))
+        options = _options(question, options, columns, file)
+        answers = tuple(options.letters.get(answer, answer) for answer in answers)
+        place = _place_of(answers[0], is_number, options)
+    numbers = {"is_number": is_number, "is_float": isinstance(value, float)}
+    return Row(number, question, answers[0], columns, scorer, answers, options.texts, **numbers, place=place)
 
 
-def _need_options(question: str, options: Mapping[str, str], columns: Mapping[str, Any]) -> None:
-    """Refuse a question that asks for one of several options and does not show them."""
-    in_column = listed_options(columns)
-    if isinstance(in_column, list) and not options and not any(str(option) in question for option in in_column):
-        name = "options" if "options" in columns else "choices"
-        raise ValueError(f"the question does not list its options: set question: '{{question}}\\n{{{name}}}'")
+def _place_of(answer: str, is_number: bool, options: Options) -> int | None:
+    """Return the place that an answer is; None if it is a letter or the text of an option.
+
+    A number is a place, as in MMLU. Digits in a text are one, as in HellaSwag, unless an option reads so.
+    """
+    if not (answer.isascii() and answer.isdecimal()) or len(answer) > 2:
+        return None
+    if not is_number and (not options.texts or answer in options.texts.values() or int(answer) > len(options.texts)):
+        return None
+    return int(answer)
 
 
-def listed_options(columns: Mapping[str, Any]) -> Any:
-    """Return what a row has in a column of options that no template names."""
-    return columns.get("options", columns.get("choices"))
+def _options(question: str, options: Options, columns: Mapping[str, Any], file: QuestionFile) -> Options:
+    """Return the options of a question, also if no template names their column.
+
+    Raises:
+        ValueError: the question does not show them.
+    """
+    if options.texts or number_listed(question):
+        return options
+    # Columns with the usual names first.
+    for name in sorted(columns, key=lambda name: name not in ("options", "choices")):
+        listed = as_list(name, columns[name])
+        if not is_list_of_options(listed) or name == file.answer:
+            continue
+        options = read_options(name, listed)
+        if any(text in question for text in options.texts.values()):
+            return options
+        if len(options.texts) > 1:
+            template = file.question if columns_in(file.question) else f"{{{file.question}}}"
+            raise ValueError(f"the question does not list its options: set question: '{template}\\n{{{name}}}'")
+    return options
 
 
 def _value(columns: Mapping[Any, Any], name: str, setting: str) -> Any:
@@ -227,10 +292,10 @@ def _value(columns: Mapping[Any, Any], name: str, setting: str) -> Any:
     return value
 
 
-def _question(columns: Mapping[str, Any], template: str) -> tuple[str, dict[str, str]]:
+def _question(columns: Mapping[str, Any], template: str, *, is_choice: bool) -> tuple[str, Options]:
     """Return the text of the question, and the options that it lists."""
     names = columns_in(template)
-    options: dict[str, str] = {}
+    options = NO_OPTIONS
     # One column, which may hold a conversation.
     if not names:
         value = _value(columns, template, "question")
@@ -239,8 +304,11 @@ def _question(columns: Mapping[str, Any], template: str) -> tuple[str, dict[str,
     texts = {}
     for name in names:
         value = _value(columns, name, "question")
+        if is_choice:
+            value = as_list(name, value)
         if isinstance(value, (list, Mapping)) and not _is_chat(value):
-            options, texts[name] = _listed(name, value)
+            options = read_options(name, value)
+            texts[name] = options.shown
         elif value is None:  # an input that not every instruction has
             texts[name] = ""
         elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
@@ -263,30 +331,6 @@ def _need_text(name: str, value: object) -> str:
 def _plain(text: str) -> str:
     """Return a text with the line ends of Unix and without white space around it."""
     return text.replace("\r\n", "\n").strip()
-
-
-def _listed(name: str, value: Any) -> tuple[dict[str, str], str]:
-    """Return options by letter, and their list in the question: "A) …" in a line each, unless they have letters."""
-    labels: Sequence[str] = ascii_uppercase
-    if isinstance(value, Mapping):
-        # As ARC has them: {"text": […], "label": […]}; or by letter: {"A": …}.
-        labels, value = list(value), list(value.values())
-        if sorted(labels) == ["label", "text"] and all(isinstance(part, list) for part in value):
-            labels, value = value[labels.index("label")], value[labels.index("text")]
-    texts = []
-    for option in value:
-        if not isinstance(option, (str, int, float)) or isinstance(option, bool):
-            raise ValueError(f"{name} has an option that is not a text but {type(option).__name__}")
-        texts.append(_plain(str(option)))
-    if len(texts) > len(labels):
-        raise ValueError(f"{name} has {len(texts)} options, and there are {len(labels)} letters")
-    # Options that begin with their letters are listed as they are, and known without them.
-    letters = [_LETTERED.match(text) for text in texts]
-    if all(match and match[1] == letter for match, letter in zip(letters, ascii_uppercase, strict=False)):
-        bare = [_LETTERED.sub("", text, count=1).strip() for text in texts]
-        return dict(zip(ascii_uppercase, bare, strict=False)), "\n".join(texts)
-    options = dict(zip(map(str, labels), texts, strict=False))
-    return options, "\n".join(f"{label}) {text}" for label, text in options.items())
 
 
 def _answers(value: Any, file: QuestionFile) -> tuple[str, ...]:
@@ -323,19 +367,12 @@ def _after(mark: str, name: str, answer: str) -> str:
     if not found:
         raise ValueError(f"{name} does not contain {mark!r} (answer_after): {answer:.40}")
     if mark.endswith("{"):
-        return _plain(_up_to_brace(rest))
+        start = len(answer) - len(rest)
+        closing = closing_brace(answer, start - 1)
+        return _plain(rest if closing < 0 else answer[start:closing])
     if mark.startswith("<") and mark.endswith(">"):
         return _plain(rest.partition(f"</{mark[1:]}")[0])
     return _plain(rest)
-
-
-def _up_to_brace(text: str) -> str:
-    depth = 1
-    for match in re.finditer(r"[{}]", text):
-        depth += 1 if match[0] == "{" else -1
-        if depth == 0:
-            return text[: match.start()]
-    return text
 
 
 def _scorer(columns: Mapping[str, Any], file: QuestionFile) -> str:

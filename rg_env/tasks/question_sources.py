@@ -12,6 +12,7 @@ import functools
 import gzip
 import hashlib
 import json
+import logging
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -28,10 +29,16 @@ _LIST_OF_HUB = 200
 
 
 class Source(NamedTuple):
-    """Rows, and the SHA-256 of what they were read from, which is known when they have been read."""
+    """Rows, and what they were read from.
+
+    Attributes:
+        digest: returns the SHA-256 of that, when the rows have been read.
+        is_typed: whether numbers are told from texts.
+    """
 
     rows: Numbered
     digest: Callable[[], str]
+    is_typed: bool = True
 
 
 def open_file(place: str, path: Path) -> Source:
@@ -53,7 +60,8 @@ def open_file(place: str, path: Path) -> Source:
 
         kinds = "must end with .jsonl, .json, .csv or .tsv (or .gz behind one of these), or .parquet"
         raise ConfigError(f"{place}: {kinds}{other_kind(path)}")
-    return Source(_as_os_error(reader(path)), functools.partial(_digest, [path]))
+    is_typed = not ending.startswith((".csv", ".tsv"))
+    return Source(_as_os_error(reader(path)), functools.partial(_digest, [path]), is_typed)
 
 
 def load_from_hub(place: str, source: HubSet, split: str) -> Source:
@@ -64,12 +72,18 @@ def load_from_hub(place: str, source: HubSet, split: str) -> Source:
     """
     import datasets
 
+    # Without a network it warns of each of its tries.
+    log = logging.getLogger("huggingface_hub")
+    level = log.level
+    log.setLevel(logging.ERROR)
     try:
         rows = datasets.load_dataset(source.name, source.config, split=split)
     # Whatever the hub, the network or a file of the data set does: the rows cannot be had.
     except Exception as error:
         kind = ConfigError if isinstance(error, ValueError) else UnavailableError
         raise kind(f"{place} cannot be loaded from the hub: {one_line(describe(error), _LIST_OF_HUB)}") from None
+    finally:
+        log.setLevel(level)
     hashed = hashlib.sha256()
 
     def read() -> Numbered:
@@ -148,8 +162,10 @@ def _json_list(path: Path) -> Numbered:
 
 def _csv_rows(path: Path, delimiter: str = ",") -> Numbered:
     with _text_of(path, newline="") as lines:
-        rows = csv.DictReader(lines, delimiter=delimiter)
-        twice = [name for name, count in Counter(rows.fieldnames or ()).items() if count > 1]
+        rows = csv.DictReader(lines, delimiter=delimiter, strict=True)
+        # Spreadsheets write columns without a name behind the others.
+        named = filter(None, rows.fieldnames or ())
+        twice = [name for name, count in Counter(named).items() if count > 1]
         if twice:
             raise OSError(f"its header has the column {twice[0]!r} twice: rename one of them")
         yield from enumerate(rows, 1)

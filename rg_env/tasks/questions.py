@@ -2,12 +2,14 @@
 
 Invariant: the item of an index is a pure function of (seed, split, task, index), of the files of the mix and of the
 rows that are left out. Splits share no question, whichever file and task of the mix has it (`same_question`). An item's
-id carries the row's number and a hash of the file, so that it names no other question after the file has changed.
+id carries the row's number and a hash of the file and of what is asked of it, so that it names no other question after
+either has changed.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -20,7 +22,7 @@ from rg_env.tasks.entry_json import encode_entry
 from rg_env.tasks.item import SCORER_KEY, Item, ItemId, hash64, same_question, split_of_row
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.question_file import OWN_SCORERS, QuestionFile
-from rg_env.tasks.question_rows import Row, listed_options, read_rows
+from rg_env.tasks.question_rows import Row, read_rows
 from rg_env.wording import counted
 
 _MARK_DIGITS = 8
@@ -58,7 +60,7 @@ class QuestionStream:
     ) -> None:
         self.task, self.file, self.seed, self.split = task, file, seed, split
         read = read_rows(task, file, split)
-        self._mark = read.sha256[:_MARK_DIGITS]
+        self._mark = hashlib.sha256(f"{read.sha256} {file.question}".encode()).hexdigest()[:_MARK_DIGITS]
         self.rows = _rows_of_split(task, file, split, files or {})
         of_split = len(self.rows)
         self.rows = [row for row in self.rows if row.number not in left_out]
@@ -108,7 +110,10 @@ class QuestionStream:
         path = self.file.of_split(self.split)
         # The row of this number may be another question now.
         if parts.options != self._mark:
-            raise ConfigError(f"{parts}: {path} has changed since this id was given; its hash is now {self._mark}")
+            raise ConfigError(
+                f"{parts}: {path}, or `question` of its task, has changed since this id was given; the mark of its ids "
+                f"is now {self._mark}"
+            )
         for position, row in enumerate(self.rows):
             if row.number == parts.number:
                 return self.at(position)
@@ -144,7 +149,7 @@ def entry_of(task: str, file: QuestionFile, row: Row) -> dict[str, Any]:
     if row.scorer == "exact" and row.is_number:
         metadata["answer_is_number"] = True  # 27.0 and 27 are the same then
     if row.scorer == "choice":
-        metadata["options"] = dict(row.options) or listed_options(row.columns)
+        metadata["options"] = dict(row.options) or row.columns.get("options", row.columns.get("choices"))
     if row.scorer not in OWN_SCORERS:
         # As JSON has it, also in training: the function gets the same from a dump or the server.
         metadata["row"] = json.loads(json.dumps(row.columns, default=str))
@@ -157,10 +162,9 @@ def _rows_of_split(task: str, file: QuestionFile, split: Split, files: Mapping[s
         evaluated = _evaluated(task, file)
         kept = [row for row in rows if same_question(row.question) in evaluated]
         if not kept:
-            raise ConfigError(
-                f"tasks.{task}.file: none of the {len(rows)} rows of {name_of_file} falls into the part for "
-                "evaluation; name a file for it as `eval_path`"
-            )
+            right = "set `hub.eval_split`" if file.hub else "set `eval_path`"
+            too_few = f"has too few rows ({len(rows)}) to set any apart for evaluation: {right}"
+            raise ConfigError(f"tasks.{task}.file: {name_of_file} {too_few}")
         return kept
     # Its own comes first: without `eval_path`, it is no news that a part of its rows is set apart.
     for name, other in ({task: file} | dict(files)).items():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 from rg_env.analysis import compare, flips, statistics
-from rg_env.analysis.comparison import differing_tasks, shared_questions
+from rg_env.analysis.comparison import differing_left_out, differing_tasks, question_sets
 from rg_env.dump import open_run, write_manifest
 from rg_env.dump.schema import answered
 from tests.analysis.samples import groups, ledger_rows, write_ledger
@@ -24,7 +24,7 @@ def test_rows_agree_with_a_plain_recount_of_shared_questions(tmp_path_factory, t
     rows = ledger_rows(folder / "a", this), ledger_rows(folder / "b", other)
     sides = [_by_question(side) for side in (this, other)]
     shared = sides[0].keys() & sides[1].keys()
-    assert shared_questions(*rows) == (len(sides[0]), len(sides[1]), len(shared))
+    assert totals_of(*rows) == (len(sides[0]), len(sides[1]), len(shared))
     found = compare(*rows).filter(measure="solve_rate")
     assert {(row["phase"], row["task"]) for row in found.iter_rows(named=True)} == {key[:2] for key in shared}
     for row in found.iter_rows(named=True):
@@ -38,6 +38,10 @@ def test_rows_agree_with_a_plain_recount_of_shared_questions(tmp_path_factory, t
             assert (row["low"], row["high"], row["clear"]) == (None, None, False)
         else:
             assert row["low"] - 1e-9 <= row["difference"] <= row["high"] + 1e-9
+
+
+def totals_of(*sides):
+    return question_sets(*sides).select("this", "other", "shared").sum().row(0)
 
 
 def _by_question(members):
@@ -121,7 +125,8 @@ def test_only_shared_questions_count_and_none_without_an_id_or_of_another_task(t
     b = ledger_rows(tmp_path / "b", [group(k, [0.0], item=f"q{k}") for k in range(3, 9)] + [group("n", [0.0], item="")])
     (row,) = compare(a, b, "phase").filter(measure="solve_rate").iter_rows(named=True)
     assert (row["questions"], row["this"], row["other"]) == (1, 1.0, 0.0)
-    assert shared_questions(a, b) == (4, 6, 1)
+    assert totals_of(a, b) == (4, 6, 1)
+    assert question_sets(a, b).rows() == [("chain_sum", 4, 6, 1)]
     for found in (compare(a, b, unmatched=["chain_sum"]), flips(a, b, unmatched=["chain_sum"])):
         assert found.is_empty()
 
@@ -145,6 +150,42 @@ def test_tasks_with_other_options_are_named(tmp_path):
     a, b = open_run(tmp_path / "a"), open_run(tmp_path / "b")
     assert differing_tasks(*a.runs, *b.runs) == ["gcd"]
     assert differing_tasks(*a.runs) == []
+
+
+FILE = {"path": "a.csv", "question": "{question}", "scorer": "number"}
+
+
+@pytest.mark.parametrize(
+    ("file", "differs"),
+    [
+        ({**FILE, "path": "b.csv"}, False),  # ids tell whether its content is the same
+        ({**FILE, "answer": "answer", "tolerance": 1e-6}, False),  # the defaults
+        ({**FILE, "question": "{question}\n{options}"}, True),
+        ({**FILE, "scorer": "math"}, True),
+        ({**FILE, "answer_after": "####"}, True),
+        ("a.csv", True),
+    ],
+)
+def test_a_file_that_is_asked_or_scored_in_another_way_is_named(tmp_path, file, differs):
+    for name, of_run in (("a", FILE), ("b", file)):
+        write_ledger(tmp_path / name, [group(0)], name)
+        write_manifest(tmp_path / name, name, {"task_mix": {"sums": {"file": of_run}}})
+    a, b = open_run(tmp_path / "a"), open_run(tmp_path / "b")
+    assert differing_tasks(*a.runs, *b.runs) == (["sums"] if differs else [])
+
+
+def test_tasks_of_which_other_rows_are_left_out_are_named(tmp_path):
+    left_out = {
+        "a": {"sums": {"eval": [3]}, "same": {"eval": [1]}},
+        "b": {"same": {"eval": [1], "train": [2]}},
+        "c": None,
+    }
+    for name, rows in left_out.items():
+        write_ledger(tmp_path / name, [group(0)], name)
+        write_manifest(tmp_path / name, name, {} if rows is None else {"questions_left_out": rows})
+    runs = open_run(*(tmp_path / name for name in left_out)).runs
+    assert differing_left_out(*runs) == ["sums"]
+    assert differing_left_out(runs[0], runs[2]) == []  # nothing is known of the other
 
 
 def test_the_same_run_twice_differs_nowhere(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
@@ -71,6 +72,35 @@ def test_two_runs(folder, tmp_path):
     (total,) = (row for row in shown["rows"] if row["measure"] == "solve_rate" and "task" not in row)
     assert (total["difference"], total["questions"], shown["questions_shared"]) == (-0.5, 8, 8)
     assert {row["task"] for row in shown["rows"] if "task" in row} == {"gcd"}
+
+
+def test_sets_of_questions_that_differ_are_named_and_so_is_the_reason(tmp_path):
+    rows = {"a": [], "b": [4]}
+    for name, missing in rows.items():
+        asked = [group(k, [1.0], phase="eval", task="sums") for k in range(5) if k not in missing]
+        other = [group(f"g{k}", [0.0], phase="eval", task="gcd") for k in range(3)]
+        write_ledger(tmp_path / name / "same", [*asked, *other])
+        noted = {"sums": {"eval": missing}} if missing else {}
+        write_manifest(tmp_path / name / "same", RUN_ID, {"attempt": 1, "model": "m", "questions_left_out": noted})
+    done = stats(tmp_path / "a" / "same", "--against", tmp_path / "b" / "same")
+    assert "7 questions are in both, of 8 and 7: only these are compared" in done.stdout
+    assert "the two sides were asked different questions of sums (4 shared, of 5 and 4)" in done.stderr
+    assert "the audit of the answers left out different rows of sums" in done.stderr
+    shown = json.loads(stats(tmp_path / "a" / "same", "--against", tmp_path / "b" / "same", "--json").stdout)
+    assert shown["questions_by_task"] == [
+        {"task": "gcd", "this": 3, "other": 3, "shared": 3},
+        {"task": "sums", "this": 5, "other": 4, "shared": 4},
+    ]
+    assert shown["tasks_with_other_rows_left_out"] == ["sums"]
+    # Models and folders have the same names, so what was typed tells the sides apart.
+    assert shown["this"] == f"m (same), evaluation after step 1, in {tmp_path / 'a' / 'same'}"
+    assert shown["other"] == f"m (same), evaluation after step 1, in {tmp_path / 'b' / 'same'}"
+    # The report has one run id once, so the other side gets its own.
+    write_ledger(tmp_path / "c", [group(k, [1.0], run_id="c", phase="eval", task="sums") for k in range(3)], "c")
+    notes = Report(build_report(open_run(tmp_path / "a" / "same", tmp_path / "c"))).summary["notes"]
+    assert any("asked different questions: 3 are in both, of 8 and 3. Rates are over all" in note for note in notes)
+    equal = stats(tmp_path / "a" / "same", "--against", tmp_path / "a" / "same")
+    assert "different questions" not in equal.stderr
 
 
 PAIRS = {
@@ -163,6 +193,16 @@ def test_several_runs_keep_the_order_given(tmp_path):
         assert (done.stdout.index("strong") < done.stdout.index("weak")) == (order[0] == "strong")
         rows = json.loads(stats(*folders, "--by", "phase", "--json").stdout)
         assert [(row["run"], row["solve_rate"]) for row in rows] == [(n, float(n == "strong")) for n in order]
+
+
+def test_the_head_says_what_was_counted_from_texts(tmp_path):
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        asyncio.run(writer.write([group(k, [1.0, 0.0]) for k in range(3)]))
+    (ledger,) = tmp_path.glob("*ledger*")
+    ledger.write_text("cut off")
+    assert "6 rollouts · steps 1 to 1 · from the ledger, and from the texts where it is" in stats(tmp_path).stdout
+    notes = Report(build_report(open_run(tmp_path))).summary["notes"]
+    assert "Statistics and charts come from the ledger, and from the texts where it is corrupt." in notes
 
 
 def test_no_common_question_is_an_error(folder):

@@ -208,6 +208,15 @@ def test_what_the_user_adds_keeps_a_run_from_being_resumed(tmp_path, name):
     assert f"{name} was 7" in " ".join(_differences(changed, plan))
 
 
+def test_equal_samples_of_a_question_are_said_before_they_are_asked(right, tmp_path):
+    said = "3 samples of a question at temperature 0 are the same response 3 times: set --temperature 1, or --samples 1"
+    for temperature, samples, is_said in (("0", 3, True), ("0", 1, False), ("0.5", 3, False)):
+        with serving(right) as server:
+            out = tmp_path / f"{temperature}-{samples}"
+            done = collect(server, out, "--temperature", temperature, samples=samples)
+        assert (done.exit_code, said in done.stderr) == (0, is_said), done.output
+
+
 def test_a_killed_run_is_resumed_without_repeating_a_group(right, tmp_path):
     def slow(number, body):
         time.sleep(0.1)
@@ -223,11 +232,12 @@ def test_a_killed_run_is_resumed_without_repeating_a_group(right, tmp_path):
         before = items(tmp_path)
         assert 1 <= len(before) < GROUPS
         assert "has an unfinished run" in refused(collect(server, tmp_path))
-        assert "temperature was 1.0, is now 0.3" in refused(
+        assert ": --temperature was 1.0, is now 0.3" in refused(
             collect(server, tmp_path, "--resume", "--temperature", "0.3")
         )
-        assert "samples was 3, is now 4" in refused(collect(server, tmp_path, "--resume", samples=4))
-        assert "config.seed was 42, is now 7" in refused(collect(server, tmp_path, "--resume", "seed=7"))
+        assert ": --samples was 3, is now 4" in refused(collect(server, tmp_path, "--resume", samples=4))
+        other_seed = refused(collect(server, tmp_path, "--resume", "seed=7"))
+        assert ": seed was 42, is now 7; use the same" in other_seed and "config" not in other_seed
         assert items(tmp_path) == before
         done = collect(server, tmp_path, "--resume", "--concurrency", "16", "scorer.workers=1")
         assert done.exit_code == 0, done.output

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,8 +26,11 @@ from rg_env.integrations.serve import make_app
 from rg_env.integrations.trl import GRPOReward, to_dataset
 from rg_env.scoring import Scorer
 from rg_env.tasks import TaskMix
+from rg_env.tasks.item import split_of_row
+from rg_env.tasks.questions import QuestionStream
 from tests.evaluate.server import completion, serving
 from tests.integrations.test_episodes import new_session, submit
+from tests.integrations.test_serve import serving as serving_scores
 
 CAPITALS = {f"The capital of country {n}?": f"City {n}" for n in range(40)}
 OWN_SCORER = "tests.integrations.served.is_same_city"
@@ -76,6 +82,48 @@ def test_the_server_scores_rows_by_id_and_in_episodes(tasks: str) -> None:
 
     with Scorer(workers=1) as scorer:
         asyncio.run(ask(scorer))
+
+
+def test_serve_tries_the_answers_before_it_listens_and_gives_no_row_that_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "sums.jsonl"
+
+    def write(broken: int) -> None:
+        answers = ["seven" if number < broken else number for number in range(40)]
+        lines = [json.dumps({"question": f"{number}?", "answer": answer}) for number, answer in enumerate(answers)]
+        path.write_text("\n".join(lines))
+
+    write(1)
+    tasks = f"{{sums: {{file: {{path: {path}, scorer: number}}}}}}"
+    stream = QuestionStream("sums", TaskMix.parse(tasks).files["sums"], 0, split_of_row("0?"))
+    first, other = stream.at(0), stream.at(1)
+    assert first.index == 1
+    with serving_scores("--tasks", tasks) as server:
+        refused = server.post("/score", json={"item": first.id, "answer": "seven"})
+        assert (refused.status_code, "row is left out" in refused.text) == (422, True)
+        scored = server.post("/score", json={"item": other.id, "answer": other.entry["answer"]}).json()
+        assert scored["verdicts"][0]["score"] == 1.0
+    write(10)
+    done = CliRunner().invoke(app, ["serve", "--port", "0", "--tasks", tasks])
+    assert "10 of 40 rows is not paid by its own scorer" in str(done.exception)
+
+
+def test_tasks_tries_the_answers_with_the_settings_of_the_recipe(tmp_path: Path) -> None:
+    lines = "".join(json.dumps({"question": f"{n}?", "answer": "ab" * (n + 1)}) + "\n" for n in range(40))
+    (tmp_path / "own.jsonl").write_text(lines)
+    recipe = tmp_path / "mine.yaml"
+    tasks = f"{{own: {{file: {{path: {tmp_path}/own.jsonl}}}}}}"
+    recipe.write_text(f"environment.skyrl_gym.rg_dump: {{tasks: {tasks}}}\n")
+    assert CliRunner().invoke(app, ["tasks", str(recipe)]).exit_code == 0
+    shutil.copy(tmp_path / "own.jsonl", tmp_path / "twice.jsonl")
+    with (tmp_path / "own.jsonl").open("a") as file:
+        file.write(lines.splitlines()[0])
+    # A warning is a line like any other of this program, without time and place in the code.
+    said = subprocess.run([sys.executable, "-m", "rg_env", "tasks", str(recipe)], capture_output=True, text=True).stderr
+    assert said == f"rg-env: tasks.own.file: {tmp_path}/own.jsonl: 1 of 41 rows repeat the question of an earlier row\n"
+    shutil.move(tmp_path / "twice.jsonl", tmp_path / "own.jsonl")
+    (tmp_path / "short.yaml").write_text("environment.skyrl_gym.rg_dump.scorer.max_answer_chars: 78\n")
+    done = CliRunner().invoke(app, ["tasks", str(recipe), str(tmp_path / "short.yaml"), "--json"])
+    assert (done.exit_code, json.loads(done.stdout)[0]["left_out"]) == (1, [40])
 
 
 @pytest.mark.parametrize("command", ["eval", "collect"])

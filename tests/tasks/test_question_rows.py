@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime
 import gzip
 import json
+import os
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,11 +17,14 @@ import polars as pl
 import pytest
 
 from rg_env.errors import ConfigError
+from rg_env.scoring.audit import audit_of
+from rg_env.scoring.file_scorers import FileQuestion, file_question, score_here
 from rg_env.tasks import Split, TaskMix
 from rg_env.tasks.item import split_of_row
 from rg_env.tasks.question_file import QuestionFile, parse_file
-from rg_env.tasks.question_rows import Row, read_rows
-from rg_env.tasks.questions import QuestionStream
+from rg_env.tasks.question_rows import Row, Rows, read_rows
+from rg_env.tasks.questions import QuestionStream, entry_of
+from tests.documents import ROOT
 
 TWO = [{"question": "1 + 1?", "answer": "2"}, {"question": "1 + 2?", "answer": "3"}]
 
@@ -59,6 +65,12 @@ def test_every_kind_of_file_has_the_same_rows(tmp_path: Path) -> None:
     for name, path in write_kinds(tmp_path).items():
         rows = rows_of(path)
         assert [row[:3] for row in rows] == [(1, "1 + 1?", "2"), (2, "1 + 2?", "3")], name
+
+
+def test_columns_without_a_name_that_spreadsheets_write_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("question,answer,,\n1 + 1?,2,,\n")
+    assert [row[:3] for row in rows_of(path)] == [(1, "1 + 1?", "2")]
 
 
 def test_a_saved_data_set_of_several_splits_names_them(tmp_path: Path) -> None:
@@ -131,6 +143,115 @@ def test_a_list_of_options_is_listed_with_letters(options: Any, tmp_path: Path) 
     assert entry["metadata"]["options"] == {"A": "one", "B": "two"}
 
 
+PUBLIC_CHOICES = {
+    "ARC": ({"question": "Which?", "choices": {"text": ["one", "two"], "label": ["A", "B"]}, "answerKey": "B"}, "B"),
+    "ARC with numbers": (
+        {"question": "Which?", "choices": {"text": ["9", "1"], "label": ["1", "2"]}, "answerKey": "2"},
+        "B",
+    ),
+    "MMLU": ({"question": "Which?", "choices": ["one", "two"], "answer": 1}, "B"),
+    "MMLU with numbers": ({"question": "Which?", "choices": ["0", "2"], "answer": 1}, "B"),
+    "CommonsenseQA": (
+        {"question": "Which?", "choices": {"label": ["A", "B"], "text": ["one", "two"]}, "answerKey": "A"},
+        "A",
+    ),
+    "OpenBookQA": (
+        {"question_stem": "Which?", "choices": {"text": ["one", "two"], "label": ["A", "B"]}, "answerKey": "A"},
+        "A",
+    ),
+    "HellaSwag": ({"ctx": "Which?", "endings": ["one", "two"], "label": "1"}, "B"),
+    "MedQA": ({"question": "Which?", "options": {"A": "one", "B": "two", "C": None}, "answer": "two"}, "two"),
+    "MMLU-Pro": ({"question": "Which?", "options": ["one", "two"], "answer": "B", "answer_index": 1}, "B"),
+    "small letters": ({"question": "Which?", "options": {"a": "one", "b": "two"}, "answer": "b"}, "B"),
+    "JSON in a text": ({"question": "Which?", "options": '["one", "two"]', "answer": "B"}, "B"),
+    "an object in a text": ({"question": "Which?", "options": '{"A": "one", "B": "two"}', "answer": "A"}, "A"),
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC_CHOICES)
+def test_options_are_read_in_the_forms_of_public_sets_and_the_right_one_alone_is_paid(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    columns, right = PUBLIC_CHOICES[name]
+    question, options, *_ = columns
+    answer = next(key for key in columns if key in ("answer", "answerKey", "label"))
+    settings = {"question": f"{{{question}}}\n{{{options}}}", "answer": answer, "scorer": "choice"}
+    row = row_of(tmp_path, columns, **settings)
+    shown = "Which?\nA) 9\nB) 1" if name == "ARC with numbers" else LISTED
+    assert row.question == (shown if name != "MMLU with numbers" else "Which?\nA) 0\nB) 2")
+    assert (row.answer, list(row.options)) == (right, ["A", "B"])
+    file = parse_file("mine", {"path": str(tmp_path / "one.jsonl"), **settings})
+    assert audit_of("mine", file, Split.TRAIN).faults == ()
+    question_of_file = file_question(entry_of("mine", file, row))
+    assert isinstance(question_of_file, FileQuestion)
+    paid = [letter for letter in "AB" if score_here(question_of_file, letter) == 1.0]
+    assert paid == ["B" if right == "two" else right]
+
+
+def test_places_are_counted_from_1_if_the_last_option_is_right_somewhere_and_none_is_0(
+    tmp_path: Path, warnings: list[str]
+) -> None:
+    path, settings = tmp_path / "a.jsonl", {"question": "{question}\n{options}", "scorer": "choice"}
+
+    def letters(places: list[Any]) -> list[str]:
+        asked = [{"question": f"{n}?", "options": ["w", "x", "y", "z"], "answer": a} for n, a in enumerate(places)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in asked))
+        return [row.answer for row in rows_of(path, **settings)]
+
+    assert letters([1, 2, 4]) == letters(["1", "2", "4"]) == ["A", "B", "D"]
+    said = f"tasks.mine.file: {path}: the answers are places of options, counted from 1: that of row 3 is 4, which is"
+    assert sum(line.startswith(said) for line in warnings) == 2
+    assert letters([0, 2, 3]) == letters(["0", "2", "3"]) == ["A", "C", "D"]
+    assert letters([1, 2, 3]) == ["B", "C", "D"]  # nothing says that these are counted from 1
+    assert letters(["A", "z", "12"]) == ["A", "z", "12"]
+    assert sum("counted from 1" in line for line in warnings) == 2
+    listed = "{question}\nA. {options}\nB. more\nC. less\nD. none"
+    path.write_text(json.dumps({"question": "Q", "options": "some", "answer": 4}))
+    assert rows_of(path, question=listed, scorer="choice")[0].answer == "D"
+
+
+@pytest.mark.parametrize("text", ["['one', 'two']", "['one' 'two']", "{'A': 'one', 'B': 'two'}", "[\"one\", 'two']"])
+def test_a_list_as_python_prints_it_is_told_to_be_written_in_json(text: str, tmp_path: Path) -> None:
+    columns = {"question": "Which?", "options": text, "answer": "A"}
+    for template in ("{question}\n{options}", "question"):
+        with pytest.raises(ConfigError, match=r"options is a list as Python prints it .*: write it in JSON"):
+            row_of(tmp_path, columns, question=template, scorer="choice")
+    # Where nothing is chosen, it is a text as any other.
+    assert row_of(tmp_path, columns, question="{question}\n{options}").question == f"Which?\n{text}"
+
+
+def test_texts_with_brackets_that_are_no_options_stay(tmp_path: Path) -> None:
+    columns = {"question": "[A] one [B] two", "options": "A) [1, 2] B) [3]", "answer": "B"}
+    row = row_of(tmp_path, columns, question="{question}\n{options}", scorer="choice")
+    assert (row.question, row.options) == ("[A] one [B] two\nA) [1, 2] B) [3]", {})
+
+
+def test_a_question_that_shows_its_own_answer_is_said(tmp_path: Path, warnings: list[str]) -> None:
+    """As GPQA has it, whose columns are the right answer and three others."""
+    columns = {"Question": "Which?", "Correct Answer": "one", "Incorrect Answer 1": "two"}
+    template = "{Question}\nA) {Correct Answer}\nB) {Incorrect Answer 1}"
+    row = row_of(tmp_path, columns, question=template, answer="Correct Answer", scorer="choice")
+    assert (row.question, row.answer) == (LISTED, "one")
+    assert "every question shows its own answer, Correct Answer, at the same place: put the options into" in warnings[0]
+
+
+def test_numbers_of_csv_are_numbers_if_all_are(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+
+    def kinds(*answers: str, **settings: Any) -> list[bool]:
+        path.write_text("question,answer,kind\n" + "".join(f"{n}?,{a},exact\n" for n, a in enumerate(answers)))
+        return [row.is_number for row in rows_of(path, **settings)]
+
+    assert kinds("27.0", "-3", "1e-5") == [True] * 3
+    assert kinds("27", "3", scorer="{kind}") == [True] * 2
+    assert kinds("27.0", "seven") == [False] * 2
+    assert kinds("01234", "12345") == [False] * 2  # zeros belong to what is written so
+    assert kinds("1_000") == kinds("٣") == kinds("nan") == [False]
+    # JSON tells numbers from texts itself.
+    assert not row_of(tmp_path, {"question": "Q", "answer": "27.0"}).is_number
+
+
 def test_a_column_may_name_the_scorer_of_each_row(tmp_path: Path) -> None:
     path = tmp_path / "both.jsonl"
     kinds = ("exact", "number")
@@ -147,6 +268,9 @@ def test_a_column_may_name_the_scorer_of_each_row(tmp_path: Path) -> None:
     ("name", "text", "settings", "message"),
     [
         ("a.csv", "question,answer,answer\nQ,1,2\n", {}, r"its header has the column 'answer' twice: rename one"),
+        ("a.csv", 'question,answer\nQ,1\n"R?,2\n"S?",3\n', {}, r"after row 1: .* quotes, write \" twice, and one"),
+        ("a.csv", 'question,answer\n"Q,1\n', {}, r"after row 0: unexpected end of data; in a text in double quotes"),
+        ("a.jsonl", '{"question": "Q", "answer": 1}', {"question": "Do: question"}, r"in braces: 'Do: \{question\}'$"),
         ("a.csv", "question, answer\nQ,1\n", {}, r"has no column 'answer', but ' answer': remove the space"),
         ("a.jsonl", '{"question": "Q", "answer": 1, "answer": 2}', {}, r"row 1: .*has the column 'answer' twice"),
         ("a.jsonl", '[\n{"question": "Q"}\n]', {}, r"is one list in JSON: let its name end with \.json"),
@@ -197,15 +321,15 @@ def test_a_number_is_the_place_of_an_option_which_is_said_if_it_is_the_text_of_a
     row = row_of(tmp_path, {"question": "1 + 1?", "options": ["3", "0", "1", "2"], "answer": 2}, **settings)
     assert row.answer == "C" and "in 1 of 1 rows the answer is the place of one option" in warnings[0]
     row = row_of(tmp_path, {"question": "1 + 1?", "options": ["3", "0", "1", "2"], "answer": "2"}, **settings)
-    assert row.answer == "2" and len(warnings) == 1
+    assert row.answer == "2" and not any("place of one option" in line for line in warnings[1:])
 
 
 def test_messages_that_are_not_asked_are_counted(tmp_path: Path, warnings: list[str]) -> None:
     row_of(tmp_path, {"prompt": CHAT, "answer": "2"}, question="prompt")
-    assert [line.partition(": ")[2] for line in warnings] == [
+    assert warnings[0].partition(": ")[2] == (
         f"{tmp_path / 'one.jsonl'}: of 1 of 1 rows only the last message of the user is asked; set `system_prompt` "
         "for a system's"
-    ]
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,3 +365,59 @@ def test_rows_of_the_hub_are_those_that_datasets_loads(tmp_path: Path) -> None:
     assert [row.question for row in read_rows("mine", file, Split.TRAIN).rows] == ["1 + 1?", "1 + 2?"]
     assert [row.question for row in read_rows("mine", file, Split.EVAL).rows] == ["1 + 1?"]
     assert [row.number for row in QuestionStream("mine", file, 0, Split.TRAIN).rows] == [2]
+
+
+@pytest.fixture
+def set_of_two(tmp_path: Path) -> Path:
+    """A folder in the form of a data set of the hub, with two configurations; answers are classes, as in MMLU."""
+    classes = datasets.Features(
+        {
+            "question": datasets.Value("string"),
+            "choices": datasets.List(datasets.Value("string")),
+            "answer": datasets.ClassLabel(names=["A", "B", "C"]),
+        }
+    )
+    rows = [{"question": f"{n}?", "choices": ["w", "x", "y"], "answer": n % 3} for n in range(12)]
+    made, configs = datasets.Dataset.from_list(rows, features=classes), []
+    for config, size in (("easy", 9), ("hard", 12)):
+        (tmp_path / config).mkdir()
+        made.select(range(size)).to_parquet(str(tmp_path / config / "train.parquet"))
+        configs.append(f"- config_name: {config}\n  data_files: [{{split: train, path: {config}/train.parquet}}]\n")
+    (tmp_path / "README.md").write_text(f"---\nconfigs:\n{''.join(configs)}---\n")
+    return tmp_path
+
+
+def test_configurations_splits_and_classes_of_the_hub_are_read(set_of_two: Path) -> None:
+    settings = {"question": "{question}\n{choices}", "scorer": "choice"}
+
+    def read(part: Split, **hub: str) -> Rows:
+        return read_rows("mine", parse_file("mine", {"hub": {"name": str(set_of_two), **hub}, **settings}), part)
+
+    easy, hard = read(Split.TRAIN, config="easy"), read(Split.TRAIN, config="hard")
+    assert (len(easy.rows), len(hard.rows), easy.sha256 == hard.sha256) == (9, 12, False)
+    assert (easy.rows[2].question, easy.rows[2].answer) == ("2?\nA) w\nB) x\nC) y", "C")
+    parts = {"config": "hard", "split": "train[:9]", "eval_split": "train[9:]"}
+    assert [len(read(part, **parts).rows) for part in Split] == [9, 3]
+    for hub, why in (
+        ({}, r"Config name is missing.*\['easy', 'hard'\]"),
+        ({"config": "harder"}, r"'harder' not found\. Available: \['easy', 'hard'\]"),
+        ({"config": "easy", "split": "validation"}, r"Unknown split \"validation\"\. Should be one of \['train'\]"),
+    ):
+        with pytest.raises(ConfigError, match=rf"cannot be loaded from the hub: .*{why}") as caught:
+            read(Split.TRAIN, **hub)
+        assert "\n" not in str(caught.value)
+
+
+def test_the_hub_without_datasets_is_one_line_with_what_to_install(tmp_path: Path) -> None:
+    """In an environment of links to everything else that is installed here."""
+    (tmp_path / "packages").mkdir()
+    for installed in Path(datasets.__file__).parents[1].iterdir():
+        if not installed.name.startswith("datasets"):
+            (tmp_path / "packages" / installed.name).symlink_to(installed)
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("environment.skyrl_gym.rg_dump.tasks: {mine: {file: {hub: openai/gsm8k}}}")
+    path = os.pathsep.join([str(ROOT), str(tmp_path / "packages")])
+    command = [sys.executable, "-S", "-m", "rg_env", "tasks", str(recipe)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    line = "rg-env: tasks.mine.file.hub: needs the package datasets (pip install 'rg_env[hub]')\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", line)

@@ -140,7 +140,7 @@ def test_an_id_names_one_question_and_says_when_its_file_has_changed(fifty: Path
     assert rows.row(3)["extra_info"]["item"] == item.id
     (noted,) = hashes_of(mix(fifty)).values()
     write(fifty, sums(51))
-    with pytest.raises(ConfigError, match=r"sums\.jsonl has changed since this id was given"):
+    with pytest.raises(ConfigError, match=r"sums\.jsonl, or `question` .* has changed since this id was given"):
         item_of_id(item.id, mix(fifty))
     with pytest.raises(ConfigError, match=r"tasks\.sums\.file: \S+sums\.jsonl .* has changed since this run began"):
         hashes_of(mix(fifty), {"question_files": {"sums": noted}})
@@ -221,10 +221,13 @@ def test_bad_settings_are_one_clear_line(
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_with_no_row_for_evaluation_is_told_about_eval_path(tmp_path: Path) -> None:
+def test_a_file_with_no_row_for_evaluation_is_told_about_eval_path(tmp_path: Path, warnings: list[str]) -> None:
     path = write(tmp_path / "sums.csv", sums(1))
     ReasoningGymDataset(mix(path)).item(5)
-    with pytest.raises(ConfigError, match=r"none of the 1 rows of .* name a file for it as `eval_path`"):
+    # When it is read, although nobody has asked for these.
+    line = "an eighth of the questions is set apart for evaluation, and none of these 1 row: set `eval_path`"
+    assert warnings == [f"tasks.sums.file: {path}: {line}"]
+    with pytest.raises(ConfigError, match=r"sums\.csv has too few rows \(1\) to set any apart .*: set `eval_path`"):
         _ = EvalSet(mix(path)).items
 
 
@@ -241,19 +244,23 @@ def test_rows_too_long_for_the_prompt_are_counted(fifty: Path) -> None:
 
 
 def test_repeated_questions_are_counted(tmp_path: Path, warnings: list[str]) -> None:
-    path = write(tmp_path / "sums.csv", [*sums(20), *sums(3)])
+    path = write(tmp_path / "sums.csv", [*sums(50), *sums(3)])
     ReasoningGymDataset(mix(path))
-    assert warnings == [f"tasks.sums.file: {path}: 3 of 23 rows repeat the question of an earlier row"]
+    assert warnings == [f"tasks.sums.file: {path}: 3 of 53 rows repeat the question of an earlier row"]
 
 
-def test_different_answers_to_one_question_are_named(tmp_path: Path, warnings: list[str]) -> None:
-    other = {"question": "What is  3 + 1?\n", "answer": 5}
-    path = write(tmp_path / "sums.jsonl", [*sums(20), other, *sums(1)])
-    ReasoningGymDataset(mix(path))
+def test_a_question_with_different_answers_is_not_asked(tmp_path: Path, warnings: list[str]) -> None:
+    """Neither can be told to be right; the same answer in another spelling is none."""
+    others = [{"question": "What is  3 + 1?\n", "answer": 5}, {"question": "What is 2 + 1?", "answer": 3.0}]
+    path = write(tmp_path / "sums.jsonl", [*sums(50), *others, *sums(1)])
+    rows = ReasoningGymDataset(mix(path))
     assert warnings == [
-        f"tasks.sums.file: {path}: 2 of 22 rows repeat the question of an earlier row",
-        f"tasks.sums.file: {path}: one question has different answers: rows 4 ('4') and 21 ('5')",
+        f"tasks.sums.file: {path}: 3 of 53 rows repeat the question of an earlier row",
+        f"tasks.sums.file: {path}: left out: the answer of 2 of 53 rows contradicts another row with the same "
+        "question, such as of row 4 ('4'), 51 ('5'): keep the right one, or write both as a list of right answers",
     ]
+    asked = {rows.item(index).index for index in range(200)} | {item.index for item in EvalSet(mix(path), 1, 99).items}
+    assert asked == {*range(1, 54)} - {4, 51}
 
 
 def test_the_mix_can_be_named_by_a_recipe_that_has_it(fifty: Path, tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ written completely or not at all, and replaces another one only with `force`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rg_env.analysis.report.figures import sections, trainer_numbers
 from rg_env.analysis.report.page import page
 from rg_env.analysis.report.report_groups import MAX_TEXT, Group, groups_to_show
-from rg_env.analysis.report.side_by_side import as_text, differing_settings, side_by_side
+from rg_env.analysis.report.side_by_side import as_text, differing_settings, side_by_side, unequal_questions
 from rg_env.analysis.stats import Measured, measure, step_numbers
 from rg_env.atomic import check_output, new_file
 from rg_env.config import PREFIX
@@ -67,12 +67,14 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float |
     # the figures first: made while the groups are in memory, they would need the most
     figures = {"sections": sections(measured), "trainer": trainer_numbers(measured, step_numbers(dump))}
     compared: dict[str, Any] = {"comparisons": [], "differing_settings": []}
+    unequal: Iterable[str] = ()
     if len(runs) > 1:  # not those that only lines name: nothing is known of them
         compared["comparisons"] = side_by_side(measured, list(runs), runs.values())
         compared["differing_settings"] = differing_settings(ids, runs)
+        unequal = unequal_questions(measured, list(runs), runs.values(), names)
     groups, stride = groups_to_show(dump, measured, max_groups, solved_at=solved_at)
     summary = {
-        "notes": [*_notes(dump, measured), *_notes_on_groups(groups, stride, measured.groups.height)],
+        "notes": [*_notes(dump, measured), *unequal, *_notes_on_groups(groups, stride, measured.groups.height)],
         "runs": [{"run_id": run_id, "name": names[run_id], **_facts(runs.get(run_id))} for run_id in ids],
         "violations": MEANINGS,
         **figures,
@@ -133,8 +135,10 @@ def _notes(dump: Dump, measured: Measured) -> Iterator[str]:
     for remark in dump.findings().summary():
         yield f"{remark}."
     if dump.has_ledger:
-        whole = {True: ", which has every group", False: ", which has not every group", None: ""}
-        yield f"Statistics and charts come from the ledger{whole[dump.has_every_group]}."
+        whole = {True: ", which has every group", False: ", which has not every group", None: ""}[dump.has_every_group]
+        if dump.findings(texts=False).counts["from_texts"]:
+            whole = ", and from the texts where it is corrupt"
+        yield f"Statistics and charts come from the ledger{whole}."
     for sentence in dump.never_saved:
         yield f"{sentence}."
     for run in dump.runs:

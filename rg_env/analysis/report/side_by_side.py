@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from rg_env.analysis.comparison import compare, differing_tasks
+from rg_env.analysis.comparison import compare, differing_tasks, question_sets
 from rg_env.analysis.stats import Measured, statistics
 from rg_env.choices import By
 from rg_env.config import PREFIX
@@ -63,6 +63,30 @@ def side_by_side(measured: Measured, run_ids: Sequence[str], runs: Iterable[Run]
     """
     unmatched = differing_tasks(*runs)
     return [_comparison(part, unmatched) for part in _parts(measured, run_ids) if len(part.of_run) > 1]
+
+
+def unequal_questions(
+    measured: Measured, run_ids: Sequence[str], runs: Iterable[Run], names: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield a sentence for each run whose last evaluation has other questions than that of the first run.
+
+    Args:
+        measured, run_ids, runs: as of `side_by_side`.
+        names: of the runs, by run id.
+    """
+    unmatched = differing_tasks(*runs)
+    for part in _parts(measured, run_ids):
+        if part.moment != "last":
+            continue
+        (first_id, first), *others = part.of_run.items()
+        for run_id, other in others:
+            sets = question_sets(first, other, unmatched=unmatched)
+            this, that, shared = sets.select("this", "other", "shared").sum().row(0)
+            if this + that > 2 * shared:
+                yield (
+                    f"{names[first_id]} and {names[run_id]} were asked different questions: {shared:,} are in both, of "
+                    f"{this:,} and {that:,}. Rates are over all questions of a run, differences over those in both."
+                )
 
 
 def _parts(measured: Measured, run_ids: Sequence[str]) -> Iterator[_Part]:
