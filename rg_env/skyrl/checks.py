@@ -450,7 +450,7 @@ RAY_FOLDER = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray")
 """Where `ray start` leaves the address of the cluster."""
 
 
-def check_gpus(cfg: Any) -> Mistakes:
+def check_gpus(cfg: Any) -> None:
     """Refuse a machine without a GPU, or without what SkyRL needs on one. How many GPUs are enough, Ray decides."""
     if cfg.rg_dump.device == "cpu":
         return
@@ -460,11 +460,11 @@ def check_gpus(cfg: Any) -> Mistakes:
             f"configs/cpu/ has the same algorithms for {PREFIX}.device=cpu"
         )
     if cfg.trainer.strategy == "fsdp" and not has_flash_attn():  # SkyRL would start the engines first
-        for setting in ("trainer.flash_attn", "trainer.remove_microbatch_padding"):
-            if value_of(cfg, setting):
-                yield setting, "flash-attn is not installed; install it (docs/gpu.md), or set it to false"
+        names = ("trainer.flash_attn", "trainer.remove_microbatch_padding")
+        if on := " ".join(f"{name}=false" for name in names if value_of(cfg, name)):
+            raise UnavailableError(f"flash-attn is not installed: install it (docs/gpu.md), or set {on}")
     if not cfg.generator.inference_engine.external_proxy_url and (fault := fault_of_router()):
-        raise ConfigError(fault)
+        raise UnavailableError(fault)
 
 
 def _has_gpus() -> bool:
