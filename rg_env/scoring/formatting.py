@@ -19,7 +19,7 @@ _MARKS = (
 _COMMAND = re.compile(r"\\(?:boxed|fbox|text|textbf|textit|textrm|mathrm|mathbf|mathit|emph|mbox)\s?(?=\{)")
 _QUOTES = (('"', '"'), ("'", "'"), ("\u201c", "\u201d"), ("\u2018", "\u2019"))
 _LEAD_IN = re.compile(
-    r"(?:#{2,4}|(?:\*\*)?(?:(?:so|thus|hence|therefore),? )?(?:the )?(?:final |correct |right |total |simplified )?"
+    r"(?:#{2,4}|(?:\*\*)?(?:(?:so|thus|hence|therefore),? )?(?:the )?(?:final |correct |right |total )?"
     r"(?:answer|solution|result|value|total|sum|ratio|point|probability|area|volume|number|cost|price|average|mean)"
     r"(?: is| are| equals| =|:)?:?(?:\*\*)?)\s+(?=\S)",
     re.IGNORECASE,
@@ -37,8 +37,8 @@ def unwrapped(answer: str) -> str:
     r"""Return the answer without the formatting around it, its characters in one form; itself if nothing is left.
 
     Formatting is `\boxed{}`, `\text{}`, `$…$`, `\(…\)`, `\[…\]`, `**…**`, `*…*`, `__…__`, backticks, a code fence, an
-    environment of one line, and a final period. No word and no number is removed: a text that gives two answers, such as
-    `9 \boxed{7}`, stays as it is.
+    environment of one line, and a final period. No word and no number is removed: a text that gives two answers, such
+    as `9 \boxed{7}`, stays as it is.
 
     >>> unwrapped(r"**$\boxed{7}$**."), unwrapped("```\n7\n```"), unwrapped("**7** or **9**")
     ('7', '7', '**7** or **9**')

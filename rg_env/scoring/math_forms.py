@@ -14,10 +14,11 @@ _OPENING = {"(": "(", "[": "[", "{": "{", r"\{": "{", r"\langle": "("}
 _CLOSING = {")": ")", "]": "]", "}": "}", r"\}": "}", r"\rangle": ")"}
 _TOKEN = re.compile(r"\\[{}]|\\[A-Za-z]+|[][(){},;:]")
 _HEAD = re.compile(
-    r"(?:\(\s*[A-Za-z](?:\s*,\s*[A-Za-z])+\s*\)|[A-Za-z](?:_\{?\w+\}?)?'?)\s*(?:=|\\in\b)\s*(?=[(\[{]|\\\{|\\langle|\\begin)"
+    r"(?:\( ?[A-Za-z\\]+(?: ?, ?[A-Za-z\\]+){1,9} ?\)|(?:\\mathbf|\\vec)?\{?[A-Za-z]\}?(?:_\{?\w+\}?)?'?)"
+    r" ?(?:=|\\in\b) ?(?=[(\[{]|\\\{|\\langle|\\begin)"
 )
 _POINT_NAME = re.compile(r"[A-Z]'?\s*(?=\()")
-_AND_OR = re.compile(r"\s*,?\s*(?:\\(?:text|mathrm|mbox)\s?\{\s*(?:and|or)\s*\}|\b(?:and|or)\b)\s*")
+_AND_OR = re.compile(r" ?,? ?(?:\\(?:text|mathrm|mbox) ?\{ ?(?:and|or) ?\}|\b(?:and|or)\b) ?")
 _COMPARISON = re.compile(r"[<>|]|\\(?:le|ge|lt|gt|ne|mid|cup|cap)(?:q|qslant)?(?![A-Za-z])")
 _ASSIGNMENT = re.compile(r"([A-Za-z]|\\[a-z]+)(?:_\{?\w+\}?)?\s*=([^=]+)")
 _VECTOR = re.compile(r"\\begin\{[pbv]?matrix\}(.*)\\end\{[pbv]?matrix\}", re.DOTALL)
@@ -26,7 +27,8 @@ _EMPTY_SETS = (r"\emptyset", r"\varnothing", r"\{\}", "{}", "empty set", "the em
 _BASE_NAMES = ("", "", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _BASE_NAME = "|".join(_BASE_NAMES[2:])
 _BASED = re.compile(
-    rf"\(?([0-9A-Fa-f.]{{1,200}})\)?\s?(?:_|\(?(?:in )?base )\s?\{{?\s?(?:\\text\s?\{{)?\(?({_BASE_NAME}|[0-9]{{1,2}})[)}}]*"
+    rf"\(?([0-9A-Fa-f.]{{1,200}})\)? ?(?:_|\(?(?:in )?base ) ?"
+    rf"\{{? ?(?:\\text ?\{{)?\(?({_BASE_NAME}|[0-9]{{1,2}})[)}}]*"
 )
 _COLON = re.compile(r"\\colon\b|\\text\s?\{\s?(?:to|:)\s?\}|(?<=[0-9}]) to (?=[0-9\\])")
 _NO_RATIO = re.compile(r"[<>=|,]|\\(?:to|rightarrow|mid|in|[{}])(?![A-Za-z])")
@@ -90,7 +92,7 @@ def ratio_of(text: str) -> list[str]:
     if ":" not in text or _NO_RATIO.search(text):
         return []
     parts = list(_split(text, ":"))
-    return parts if all(parts) else []
+    return parts if all(parts) and len(parts) > 1 else []
 
 
 def is_time(ratio: list[str]) -> bool:

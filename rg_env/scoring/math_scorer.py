@@ -30,7 +30,7 @@ from sympy.core.function import AppliedUndef
 
 from rg_env.scoring.file_scorers import UNREAD, Score
 from rg_env.scoring.formatting import canonical, short_answer, unquoted
-from rg_env.scoring.math_forms import Parts, based_number, is_empty_set, is_time, parts_agree, parts_of, ratio_of
+from rg_env.scoring.math_forms import based_number, is_empty_set, is_time, parts_agree, parts_of, ratio_of
 from rg_env.scoring.numbers import ROUNDING, Quantity, Value, ascii_signs, read_quantity, same_quantity
 from rg_env.scoring.units import Unit, read_unit, units_agree
 
@@ -102,14 +102,14 @@ _LONG_WORD = re.compile(r"(?<!\S)[A-Za-z]{4,}(?![^\s,.;])")
 _UNIT_AT_END = re.compile(r"(?:\\(?:text|textrm|mathrm|mbox) ?\{[^{}]*\}(?:\^\{?-?[0-9]\}?)?[ /]*)+$")
 _NUMBER_OR_COMMAND = re.compile(r"[0-9\\]")
 _PLAIN_UNIT_AT_END = re.compile(r" [A-Za-z]+(?: [A-Za-z]+)*(?:/[A-Za-z]+)?(?:\^\{?-?[0-9]\}?)?$")
-_SPACE = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
+_SPACE = re.compile(r"(?<!\w) | (?!\w)")
 
 
 def math(answer: str, row: Mapping[str, Any]) -> Score:
     """Return whether an answer is the same text, number, set, expression or statement as the right one."""
     right_text, given_text = unquoted(row["answer"]), unquoted(answer)
-    # Not between two numbers, which would be one.
-    if _SPACE.sub("", right_text) == _SPACE.sub("", given_text):
+    # Not `1 8` and `18`.
+    if _without_spaces(right_text) == _without_spaces(given_text):
         return 1.0
     right, given = _in_latex(short_answer(right_text)), _in_latex(short_answer(given_text))
     if is_empty_set(right) or is_empty_set(given):
@@ -123,18 +123,25 @@ def math(answer: str, row: Mapping[str, Any]) -> Score:
     return float(agree)
 
 
+def _without_spaces(text: str) -> str:
+    """Return a text without spaces, but for one between two letters or digits."""
+    return _SPACE.sub("", " ".join(text.split()))
+
+
 def _in_latex(text: str) -> str:
-    text = ascii_signs(text.translate(_SIGNS))
+    """Return an answer as LaTeX has it, with single spaces."""
+    text = ascii_signs(text.translate(_SIGNS)).replace("**", "^")
+    text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
     for pattern, latex in _REPLACED:
         text = pattern.sub(latex, text)
-    return text.strip()
+    return _PI.sub(r"\\pi ", _ROOT.sub(_as_root, text)).strip()
 
 
 def _agree(right: str, given: str) -> bool | None:
     """Return whether two answers in LaTeX mean the same; None if the given one cannot be read."""
-    quantities = read_quantity(right), read_quantity(given)
-    if _are_numbers(*quantities):
-        return same_quantity(quantities[1], quantities[0], ROUNDING)
+    right_quantity, given_quantity = read_quantity(right), read_quantity(given)
+    if right_quantity and given_quantity and _are_numbers(right_quantity, given_quantity):
+        return same_quantity(given_quantity, right_quantity, ROUNDING)
     right_based, given_based = based_number(right), based_number(given)
     if right_based:
         return right_based == given_based
@@ -162,12 +169,10 @@ def _agree(right: str, given: str) -> bool | None:
     return units_agree(given_unit, right_unit) and _is_same(right_value, given_value)
 
 
-def _are_numbers(one: Quantity | None, other: Quantity | None) -> bool:
-    """Return whether both are numbers. `6m` is a product, unless the other one has a unit that is marked as one."""
-    if one is None or other is None:
-        return False
-    are_symbols = [quantity.unit.is_symbol for quantity in (one, other) if quantity.unit]
-    return not all(are_symbols) or not are_symbols
+def _are_numbers(one: Quantity, other: Quantity) -> bool:
+    """Return whether no unit is a variable, as in `6m`, which it is unless the other one is marked as a unit."""
+    units = [quantity.unit for quantity in (one, other) if quantity.unit]
+    return not units or not all(unit.is_symbol for unit in units)
 
 
 def _ratios_agree(right: str, given: str, right_ratio: list[str], given_ratio: list[str]) -> bool | None:
@@ -198,7 +203,6 @@ def _read(text: str) -> tuple[Any, Unit | None] | None:
     if outside == text:
         text = text.replace("&", "")
     text, unit = _split_unit(text)
-    text = _PI.sub(r"\\pi ", _ROOT.sub(_as_root, text.replace("**", "^")))
     # The parser raises whatever comes, also RecursionError.
     try:
         comparisons = _OR.split(text)

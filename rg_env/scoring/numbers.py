@@ -1,8 +1,8 @@
 r"""What is a number in an answer: the one place that says so, for every scorer of files.
 
 A number may be written as people and models write it: `1,234.50`, `-3/4`, `3 1/2`, `3½`, `\frac{1}{2}`, `2e-3`,
-`2 \times 10^{-3}`, `10⁶`, `0.\overline{3}`, `1.5 million`, in brackets, in digits and signs of any script, with a name or a currency sign before it
-and a unit or a percent sign after it.
+`2 \times 10^{-3}`, `10⁶`, `0.\overline{3}`, `1.5 million`, in digits and signs of any script, in brackets or quotes,
+with a name or a currency sign before it and a unit or a percent sign after it.
 
 Invariant: a number is read exactly, nothing is evaluated, and a text of several numbers, lines or statements is not
 a number. A longer text is refused unread.
@@ -27,7 +27,9 @@ _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3}){1,100}|[0-9]{1,3}(?: [0-9]{3}){1,100}(?![
 _DECIMAL = rf"(?:{_DIGITS}(?:\.[0-9]{{0,400}})?|\.[0-9]{{1,400}})"
 _EXPONENT = r"(?:\{ ?([+-]?[0-9]{1,3}) ?\}|\(([+-]?[0-9]{1,3})\)|([+-]?[0-9]{1,3}))"
 _NAME = re.compile(
-    r"(?:m? ?(?:∠|\\angle) ?)?(\\text ?\{[^{}]*\}|[A-Za-z](?: ?\+ ?[A-Za-z])+|\\?[^\W\d_]+(?:_[A-Za-z0-9]|_\{\w+\})?(?:\([A-Za-z0-9]\))?) ?(?:=|≈|\\approx) ?"
+    r"(?:m? ?(?:∠|\\angle) ?)?"
+    r"(\\text ?\{[^{}]*\}|[A-Za-z](?: ?\+ ?[A-Za-z])+|\\?[^\W\d_]+(?:_[A-Za-z0-9]|_\{\w+\})?(?:\([A-Za-z0-9]\))?)"
+    r" ?(?:=|≈|\\approx) ?"
 )
 _WORD = re.compile(r"\\text.*|.*\+.*|[^\W\d_]{3,}")
 _EQUALS = re.compile(

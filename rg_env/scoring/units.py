@@ -1,9 +1,8 @@
 """Units after a number in an answer: which words are one, and which two mean different things.
 
 Invariant: nothing is converted. Two units contradict each other unless one is left out, or they have the same factors
-with the same powers, after abbreviations, prefixes and plurals are removed. Words that are no units, such as those of
-`9 red apples`, may be left out. Upper and lower case matter in symbols (`mW`, `MW`), unless only one of them is a symbol
-(`KG`).
+with the same powers, whatever their abbreviation, prefix or plural. Words that are no units, such as `red` in
+`9 red apples`, may be left out. Upper and lower case matter in symbols (`mW`, `MW`), unless only one is known (`KG`).
 """
 
 from __future__ import annotations

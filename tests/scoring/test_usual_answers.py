@@ -1,8 +1,7 @@
 r"""Answers as models write them, by the kind of the right answer, in `tests/data/questions/usual_answers.json`.
 
-A case has a right answer in the form of GSM8K, MATH, AIME, SciBench, DROP, MMLU, ARC or GPQA, the scorers that read it,
-`right`: other spellings of it; `refused`: right ones that at least one of these scorers does not pay, by the rules on the
-page; and `wrong`.
+A case has a right answer in the form of GSM8K, MATH, AIME, SciBench, DROP, MMLU, ARC or GPQA; the scorers that read it;
+`right`: other spellings of it; `refused`: right ones that at least one of these scorers does not pay; and `wrong`.
 """
 
 from __future__ import annotations
