@@ -21,7 +21,7 @@ _QUOTES = (('"', '"'), ("'", "'"), ("\u201c", "\u201d"), ("\u2018", "\u2019"))
 _LEAD_IN = re.compile(
     r"(?:#{2,4}|(?:\*\*)?(?:(?:so|thus|hence|therefore),? )?(?:the )?(?:final |correct |right |total )?"
     r"(?:answer|solution|result|value|total|sum|ratio|point|probability|area|volume|number|cost|price|average|mean)"
-    r"(?: is| are| equals| =|:)?:?(?:\*\*)?)\s+(?=\S)",
+    r"(?: is| are| equals| =|:)?:?(?:\*\*)?|about|approximately|around|roughly|exactly|a total of)\s+(?=\S)",
     re.IGNORECASE,
 )
 _ENVIRONMENT = re.compile(r"\\begin\{((?:align|aligned|equation|gather|gathered)\*?)\}")

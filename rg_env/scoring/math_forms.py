@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from math import gcd
 from typing import NamedTuple
 
@@ -27,10 +28,11 @@ _EMPTY_SETS = (r"\emptyset", r"\varnothing", r"\{\}", "{}", "empty set", "the em
 _BASE_NAMES = ("", "", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _BASE_NAME = "|".join(_BASE_NAMES[2:])
 _BASED = re.compile(
-    rf"\(?([0-9A-Fa-f.]{{1,200}})\)? ?(?:_|\(?(?:in )?base ) ?"
+    rf"(?:[A-Za-z] ?= ?)?\(?([0-9A-Fa-f.]{{1,200}})\)? ?(?:_|\(?(?:in )?base ) ?"
     rf"\{{? ?(?:\\text ?\{{)?\(?({_BASE_NAME}|[0-9]{{1,2}})[)}}]*"
 )
 _COLON = re.compile(r"\\colon\b|\\text\s?\{\s?(?:to|:)\s?\}|(?<=[0-9}]) to (?=[0-9\\])")
+_RATIO_NAME = re.compile(r"^[A-Za-z](?: ?: ?[A-Za-z]){0,9} ?= ?")
 _NO_RATIO = re.compile(r"[<>=|,]|\\(?:to|rightarrow|mid|in|[{}])(?![A-Za-z])")
 
 _ORDERED = ("()", "[]", "[)", "(]", "column", "row")
@@ -55,6 +57,11 @@ class Parts(NamedTuple):
     brackets: str
     items: tuple[str, ...]
     names: tuple[str, ...] = ()
+
+    @property
+    def form(self) -> str:
+        """The brackets; `()` for `x = 3, y = 7`, which is a point."""
+        return "()" if self.names else self.brackets
 
 
 class Based(NamedTuple):
@@ -86,7 +93,7 @@ def based_number(text: str) -> Based | None:
 
 def ratio_of(text: str) -> list[str]:
     """Return the parts of a ratio such as `2:3` or `1 to 2 to 3`; none if the text is none."""
-    text = _COLON.sub(":", text)
+    text = _RATIO_NAME.sub("", _COLON.sub(":", text))
     if text.startswith("(") and text.endswith(")"):
         text = text[1:-1]
     if ":" not in text or _NO_RATIO.search(text):
@@ -121,7 +128,7 @@ def parts_of(text: str) -> Parts | None:
         inner = _AND_OR.sub(",", text)
     items = list(_split(inner, ",;"))
     if brackets in ("", "{}"):
-        items = [both for item in items for both in _plus_and_minus(item)]
+        items = list(chain.from_iterable(map(_plus_and_minus, items)))
         # Both signs are a set, in no order.
         if "\\pm" in text:
             brackets = "{}"
@@ -132,9 +139,9 @@ def parts_of(text: str) -> Parts | None:
 
 def _vector(inner: str) -> Parts | None:
     if "&" in inner and r"\\" not in inner:
-        return Parts("row", tuple(part.strip() for part in inner.split("&")))
+        return Parts("row", tuple(map(str.strip, inner.split("&"))))
     if r"\\" in inner and "&" not in inner:
-        return Parts("column", tuple(part.strip() for part in inner.split(r"\\")))
+        return Parts("column", tuple(map(str.strip, inner.split(r"\\"))))
     return None
 
 
@@ -201,20 +208,18 @@ def parts_agree(right: Parts, given: Parts, agree: Callable[[str, str], bool | N
     """
     if len(right.items) != len(given.items):
         return False
+    values = dict(zip(given.names, given.items, strict=False))
     if right.names and given.names:
-        values = dict(zip(given.names, given.items, strict=True))
         pairs = zip(right.names, right.items, strict=True)
         return all(name in values and agree(item, values[name]) for name, item in pairs)
-    # `x = 3, y = 7` is a point, and so is `y = 7, x = 3`.
-    right_brackets, given_brackets = ("()" if parts.names else parts.brackets for parts in (right, given))
     is_bare = right.names and not given.brackets
-    if given_brackets != right_brackets and given_brackets not in _ALSO.get(right_brackets, ()) and not is_bare:
+    if given.form != right.form and given.form not in _ALSO.get(right.form, ()) and not is_bare:
         return False
-    if given.brackets in _ORDERED or right_brackets in _ORDERED:
+    if given.brackets in _ORDERED or right.form in _ORDERED:
         orders = [given.items]
+        # `y = 7, x = 3` is a point, too.
         if given.names:
-            by_name = sorted(zip(given.names, given.items, strict=True))
-            orders.append(tuple(item for _, item in by_name))
+            orders.append(tuple(map(values.__getitem__, sorted(values))))
         return any(all(map(agree, right.items, items)) for items in orders)
     left = list(given.items)
     for item in right.items:

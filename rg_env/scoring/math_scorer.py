@@ -69,30 +69,22 @@ _COMMANDS = {
     "⟩": "rangle",
 }
 _SIGNS = str.maketrans({sign: rf"\{command} " for sign, command in _COMMANDS.items()})
-_REPLACED = (
-    (re.compile(r"<="), r"\\le "),
-    (re.compile(r">="), r"\\ge "),
-    (re.compile(r"(?<![A-Za-z\\])(?:oo|inf|infinity)(?![A-Za-z])", re.IGNORECASE), r"\\infty "),
-    (re.compile(r"(?<=[)\]])\s*U\s*(?=[(\[])"), r"\\cup "),
-    (re.compile(r"\\log ?_ ?(?:e|\{e\})"), r"\\ln "),
-    (re.compile(r"\\(?:mathrm|text|operatorname) ?\{ ?([ei]) ?\}"), r" \1 "),
-    (
-        re.compile(
-            r"(?<![A-Za-z\\])(arc(?:sin|cos|tan)|(?:sin|cos|tan)h?|cot|csc|ln|log|exp|sec(?= ?[({]))(?![A-Za-z])"
-        ),
-        r"\\\1 ",
-    ),
+_REPLACED = {
+    r"\*\*": "^",
+    "<=": r"\\le ",
+    ">=": r"\\ge ",
+    r"(?<![A-Za-z\\])(?i:oo|inf|infinity)(?![A-Za-z])": r"\\infty ",
+    r"(?<=[)\]]) ?U ?(?=[(\[])": r"\\cup ",
+    r"\\log ?_ ?(?:e|\{e\})": r"\\ln ",
+    r"\\(?:mathrm|text|operatorname) ?\{ ?([ei]) ?\}": r" \1 ",
+    r"(?<![A-Za-z\\])(arc(?:sin|cos|tan)|(?:sin|cos|tan)h?|cot|csc|ln|log|exp|pi|sec(?= ?[({]))(?![A-Za-z])": r"\\\1 ",
+    r"\\?sqrt ?(?:\(([^()]*)\)|([0-9a-zA-Z]))": r"\\sqrt{\1\2}",
     # Only there: 45 degrees are 45 elsewhere.
-    (
-        re.compile(r"(\\(?:sin|cos|tan|cot|sec|csc) ?[({]? ?)([0-9.]{1,20}) ?(?:°|\^ ?\\circ|\^ ?\{ ?\\circ ?\})"),
-        r"\1\\frac{\2\\pi}{180}",
-    ),
-)
+    r"(\\(?:sin|cos|tan|cot|sec|csc) ?[({]? ?)([0-9.]{1,20}) ?(?:°|\^ ?\{? ?\\circ ?\}?)": r"\1\\frac{\2\\pi}{180}",
+}
 """What people write, and how LaTeX has it."""
 _ENVIRONMENT = re.compile(r"\\begin\{(\w+)\}.*?\\end\{\1\}", re.DOTALL)
-_ROOT = re.compile(r"\\?sqrt ?(?:\(([^()]*)\)|([0-9a-zA-Z]))")
 _NEGATION = re.compile(r"\b(?:not|never|no|cannot)\b|n't\b|\\neg", re.IGNORECASE)
-_PI = re.compile(r"(?<![A-Za-z\\])pi(?![A-Za-z])")
 _TWO_NUMBERS = re.compile(r"(?<![_^.0-9])[0-9.]+\s+[0-9]")
 _BASE_INSIDE = re.compile(r"(?<![\^_{.\w])[0-9]+ ?_")
 _OR = re.compile(r"\\text ?\{ ?or ?\}|\bor\b|\\lor\b|\\vee\b")
@@ -102,7 +94,7 @@ _LONG_WORD = re.compile(r"(?<!\S)[A-Za-z]{4,}(?![^\s,.;])")
 _UNIT_AT_END = re.compile(r"(?:\\(?:text|textrm|mathrm|mbox) ?\{[^{}]*\}(?:\^\{?-?[0-9]\}?)?[ /]*)+$")
 _NUMBER_OR_COMMAND = re.compile(r"[0-9\\]")
 _PLAIN_UNIT_AT_END = re.compile(r" [A-Za-z]+(?: [A-Za-z]+)*(?:/[A-Za-z]+)?(?:\^\{?-?[0-9]\}?)?$")
-_SPACE = re.compile(r"(?<!\w) | (?!\w)")
+_SPACE = re.compile(r"(?<![0-9.]) | (?![0-9.])")
 
 
 def math(answer: str, row: Mapping[str, Any]) -> Score:
@@ -124,17 +116,17 @@ def math(answer: str, row: Mapping[str, Any]) -> Score:
 
 
 def _without_spaces(text: str) -> str:
-    """Return a text without spaces, but for one between two letters or digits."""
+    """Return a text without spaces, but for one between two digits."""
     return _SPACE.sub("", " ".join(text.split()))
 
 
 def _in_latex(text: str) -> str:
     """Return an answer as LaTeX has it, with single spaces."""
-    text = ascii_signs(text.translate(_SIGNS)).replace("**", "^")
+    text = ascii_signs(text.translate(_SIGNS))
     text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
-    for pattern, latex in _REPLACED:
-        text = pattern.sub(latex, text)
-    return _PI.sub(r"\\pi ", _ROOT.sub(_as_root, text)).strip()
+    for pattern, latex in _REPLACED.items():
+        text = re.sub(pattern, latex, text)
+    return text.strip()
 
 
 def _agree(right: str, given: str) -> bool | None:
@@ -156,8 +148,8 @@ def _agree(right: str, given: str) -> bool | None:
     if _LONG_WORD.search(_split_unit(given)[0]):
         return None
     # `x<3` is not `y<3`, also if a set is made of it.
-    letters = [set(_LETTER.findall(text)) for text in (right, given) if _COMPARISON.search(text)]
-    if len(letters) == 2 and letters[0] != letters[1]:
+    are_comparisons = _COMPARISON.search(right) and _COMPARISON.search(given)
+    if are_comparisons and set(_LETTER.findall(right)) != set(_LETTER.findall(given)):
         return False
     given_read = _read(given)
     if given_read is None:
@@ -171,8 +163,8 @@ def _agree(right: str, given: str) -> bool | None:
 
 def _are_numbers(one: Quantity, other: Quantity) -> bool:
     """Return whether no unit is a variable, as in `6m`, which it is unless the other one is marked as a unit."""
-    units = [quantity.unit for quantity in (one, other) if quantity.unit]
-    return not units or not all(unit.is_symbol for unit in units)
+    marked = {quantity.unit.is_symbol for quantity in (one, other) if quantity.unit}
+    return marked != {True}
 
 
 def _ratios_agree(right: str, given: str, right_ratio: list[str], given_ratio: list[str]) -> bool | None:
@@ -198,7 +190,7 @@ def _read(text: str) -> tuple[Any, Unit | None] | None:
         return _as_sympy(quantity.value), quantity.unit
     outside = _ENVIRONMENT.sub("", text)
     # Two answers, or none.
-    if "\n" in outside or any(pattern.search(outside) for pattern in (_TWO_NUMBERS, _NEGATION, _BASE_INSIDE)):
+    if "\n" in outside or _NEGATION.search(outside) or _TWO_NUMBERS.search(outside) or _BASE_INSIDE.search(outside):
         return None
     if outside == text:
         text = text.replace("&", "")
@@ -207,7 +199,7 @@ def _read(text: str) -> tuple[Any, Unit | None] | None:
     try:
         comparisons = _OR.split(text)
         if len(comparisons) > 1 and all(map(_COMPARISON.search, comparisons)):
-            return sympy.Union(*(_as_value(part).as_set() for part in comparisons)), unit
+            return sympy.Union(*map(_as_set_of_numbers, comparisons)), unit
         return _as_value(text), unit
     except Exception:
         return None
@@ -225,16 +217,16 @@ def _as_value(text: str) -> Any:
     return value.xreplace(_IMAGINARY)
 
 
+def _as_set_of_numbers(comparison: str) -> Any:
+    return _as_value(comparison).as_set()
+
+
 def _as_sympy(value: Value) -> Any:
     number = sympy.Rational(value.number.numerator, value.number.denominator)
     if value.is_exact:
         return number
     # A decimal is one for SymPy, too, so that it is compared as one.
     return sympy.Float(number, _DIGITS)
-
-
-def _as_root(match: re.Match[str]) -> str:
-    return rf"\sqrt{{{match[1] or match[2]}}}"
 
 
 def _split_unit(text: str) -> tuple[str, Unit | None]:
@@ -272,12 +264,19 @@ def _is_same(right: Any, given: Any) -> bool:
     if verify(right, given, decimals, allow_set_relation_comp=True, timeout_seconds=None):
         return True
     # Chains are compared part by part: `5 > x > 3` and `3 < x < 5` are equal as sets.
-    return isinstance(right, And) and isinstance(given, And) and bool(_as_set(right) == _as_set(given))
+    return isinstance(right, And) and isinstance(given, And) and _as_set(right) == _as_set(given) != sympy.S.EmptySet
 
 
 def _as_set(chain: Any) -> Any:
-    """Return the set of numbers for which all of a chain of inequalities is true. Raises whatever comes."""
-    return sympy.Intersection(*(part.as_set() for part in chain._unsorted_args))
+    """Return the set of numbers for which all of a chain of inequalities is true; the empty one if SymPy has none."""
+    numbers = sympy.S.Reals
+    try:
+        for part in chain._unsorted_args:
+            numbers &= part.as_set()
+    # Whatever SymPy raises for what it cannot solve.
+    except Exception:
+        return sympy.S.EmptySet
+    return numbers
 
 
 def _is_settled(value: Any) -> bool:

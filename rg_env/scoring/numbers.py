@@ -32,9 +32,8 @@ _NAME = re.compile(
     r" ?(?:=|≈|\\approx) ?"
 )
 _WORD = re.compile(r"\\text.*|.*\+.*|[^\W\d_]{3,}")
-_EQUALS = re.compile(
-    r"(?:=|≈|~|\\approx|(?:about|approximately|approx\.?|around|roughly|exactly|a total of)\b) ?", re.IGNORECASE
-)
+_EQUALS = re.compile(r"(?:=|≈|~|\\approx|approx\.) ?")
+_ABOUT = re.compile(r" ?\(?(?:approx\.?|approximately)\)?$")
 _SIGN = re.compile(r"([+-]|minus |negative |) ?((?:US)?\$|[£€¥₹]|(?:USD|EUR|GBP|Rs\.?) )? ?([+-]?) ?", re.IGNORECASE)
 # In this order: the first that matches is the longest.
 _WHOLE = "([0-9]{1,400})"
@@ -50,24 +49,19 @@ _SCIENTIFIC = re.compile(rf"({_DECIMAL})(?:[eE]([+-]?[0-9]{{1,3}}))?(?![0-9]|[.,
 _LARGE = re.compile(r" ?(?:\\text ?\{ ?)?(hundred|thousand|million|billion|trillion)(?: ?\}|\b)", re.IGNORECASE)
 _WITH_POWER = re.compile(r"(?:\\times|\\cdot|\*|x) ?10|[0-9][eE]")
 _LARGE_VALUES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_LARGE_SHORT = {"k": "thousand", "m": "million", "b": "billion"}
+_LARGE_SHORT = {"k": 10**3, "m": 10**6, "b": 10**9}
 _LARGE_MONEY = re.compile(r"(k|mn?|bn?)\b", re.IGNORECASE)
 _CURRENCIES = {"US$": "$", "USD": "$", "EUR": "€", "GBP": "£", "Rs": "₹", "Rs.": "₹"}
 _IN_ASCII = {
     **dict.fromkeys("\u2212\u2010\u2011\u2013\ufe63\uff0d", "-"),
+    **dict.fromkeys("\u00b7\u22c5", r"\cdot "),
     "\u00d7": r"\times ",
-    "\u00b7": r"\cdot ",
-    "\u22c5": r"\cdot ",
+    "\u2044": "/",
+    "\u2236": ":",
     "\u066b": ".",
     "\u066c": ",",
-    "\u00ba": "°",
-    "\u02da": "°",
-    "\u2103": "°C",
-    "\u2109": "°F",
-    "\u00b5": "\u03bc",
-    "\u2236": ":",
-    "\u2044": "/",
 }
+_IN_ASCII |= {"\u00ba": "°", "\u02da": "°", "\u2103": "°C", "\u2109": "°F", "\u00b5": "\u03bc"}
 _SUPERSCRIPTS = {**dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True)), "⁻": "-", "⁺": "+"}
 _RAISED = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
@@ -130,7 +124,7 @@ def read_quantity(text: str) -> Quantity | None:
     # Two lines are two answers.
     if "\n" in text:
         return None
-    text = _without_brackets(" ".join(text.split()).rstrip(",;"))
+    text = _without_brackets(_ABOUT.sub("", " ".join(text.split())).rstrip(",;"))
     name = ""
     if named := _NAME.match(text):
         name, text = named[1], text[named.end() :]
@@ -178,7 +172,7 @@ def _without_brackets(text: str) -> str:
 
 def _large_value(match: re.Match[str]) -> int:
     word = match[1].lower()
-    return _LARGE_VALUES.get(word) or _LARGE_VALUES[_LARGE_SHORT[word[0]]]
+    return _LARGE_VALUES.get(word) or _LARGE_SHORT[word[0]]
 
 
 def _read_value(text: str) -> tuple[Value, str] | None:

@@ -85,5 +85,5 @@ def _is_same_text(one: str, other: str) -> bool:
     one, other = unquoted(one), unquoted(other)
     if canonical(one) == canonical(other):
         return True
-    numbers = read_quantity(one), read_quantity(other)
-    return None not in numbers and same_quantity(*numbers, ROUNDING)
+    number, other_number = read_quantity(one), read_quantity(other)
+    return number is not None and other_number is not None and same_quantity(number, other_number, ROUNDING)

@@ -103,16 +103,16 @@ _PREFIXED = (
     "Ω",
 )
 _PRODUCTS = {
-    "mph": (("mi", 1), ("h", -1)),
-    "kph": (("km", 1), ("h", -1)),
-    "kmh": (("km", 1), ("h", -1)),
-    "kmph": (("km", 1), ("h", -1)),
-    "rpm": (("rev", 1), ("min", -1)),
-    "kWh": (("kW", 1), ("h", 1)),
-    "sqft": (("ft", 2),),
-    "sqm": (("m", 2),),
-    "cc": (("cm", 3),),
-    "Nm": (("N", 1), ("m", 1)),
+    "mph": "mi/h",
+    "kph": "km/h",
+    "kmh": "km/h",
+    "kmph": "km/h",
+    "rpm": "rev/min",
+    "kWh": "kW h",
+    "sqft": "ft^2",
+    "sqm": "m^2",
+    "cc": "cm^3",
+    "Nm": "N m",
 }
 """Symbols that are a product of others."""
 
@@ -138,6 +138,7 @@ def _units_by_name() -> dict[str, str]:
 
 _UNITS = _units_by_name()
 _IN_LOWER_CASE = {name.lower(): symbol for name, symbol in reversed(_UNITS.items()) if len(name) > 1}
+_SYMBOLS = frozenset(_UNITS.values())
 _OTHER_WORDS = """
 and or not no nor never neither but except without if when unless is isn't are aren't was to plus minus over
 mod modulo sin cos tan log ln exp pi sqrt inf infinity infty half halves third quarter dozen dozens
@@ -194,10 +195,13 @@ def read_unit(text: str) -> Unit | None:
     in_text = bool(_IN_TEXT.search(powers))
     plain = _SPACE_AFTER_DEGREE.sub("°", " ".join(plain.split())).replace("per cent", "percent").replace("(s)", "")
     words = list(_words(plain))
-    if not words or plain.count("(") != plain.count(")") or any(word.lower() in _NOT_UNITS for word, _ in words):
+    if not words or plain.count("(") != plain.count(")"):
         return None
-    percents = [word for word, _ in words if word.lower() in _PERCENT]
-    if len(percents) > 1:
+    names, _ = zip(*words, strict=True)
+    lower = list(map(str.lower, names))
+    if not _NOT_UNITS.isdisjoint(lower):
+        return None
+    if len(_PERCENT.intersection(lower)) > 1 or lower.count("%") > 1:
         return None
     factors: dict[str, int] = {}
     for word, power in words:
@@ -206,22 +210,19 @@ def read_unit(text: str) -> Unit | None:
             if power < 0 or name not in factors:
                 factors[name] = factors.get(name, 0) + of_product * power
     unit = tuple(sorted(factors.items()))
-    known = [name in _SYMBOLS for name in factors]
     # `12% of the cake`, `12% per year`.
-    if percents and percents[0] == words[0][0] and not any(name in _SYMBOLS and factors[name] > 0 for name in factors):
-        return PERCENT
+    if "%" in factors:
+        others = [name for name, power in unit if power > 0 and name in _SYMBOLS]
+        return PERCENT if not others and words[0][0].lower() in _PERCENT else None
     if in_text:
         return Unit(unit)
-    if all(known):
+    if factors.keys() <= _SYMBOLS:
         # `5m` and `5 m` may be a product, `5 cm` and `5 m/s` are not.
         return Unit(unit, is_symbol=bool(_SYMBOL.fullmatch(plain)))
     # `6x`, `6 ab` and `6xyz` are products.
     if is_attached or not any(len(word) > 2 and _VOWEL.search(word) for word, _ in words):
         return None
     return Unit(unit)
-
-
-_SYMBOLS = frozenset((*_UNITS.values(), *(name for product in _PRODUCTS.values() for name, _ in product)))
 
 
 def _words(text: str) -> Iterator[tuple[str, int]]:
@@ -236,7 +237,7 @@ def _words(text: str) -> Iterator[tuple[str, int]]:
         word = token["word"]
         if not words and (token["over"] or token["product"]):
             return
-        if token["over"] or (words and word in ("per", "a", "an")):
+        if token["over"] or (words and word in ("per", "Per", "a", "an")):
             # `m/s/s`, and `J/mol K` is J/(mol K).
             side = -1
         elif word and word.lower() in _POWER_WORDS:
@@ -263,14 +264,16 @@ def _words(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _is_known(word: str) -> bool:
-    return all(name in _SYMBOLS for name, _ in _factors(word))
+    return dict(_factors(word)).keys() <= _SYMBOLS
 
 
-def _factors(word: str) -> tuple[tuple[str, int], ...]:
+def _factors(word: str) -> list[tuple[str, int]]:
     for name in (word, word.lower()):
         if name in _PRODUCTS:
-            return _PRODUCTS[name]
-    return ((_symbol(word), 1),)
+            return list(_words(_PRODUCTS[name]))
+    if word.lower() in _PERCENT:
+        word = "%"
+    return [(_symbol(word), 1)]
 
 
 def _symbol(word: str) -> str:
