@@ -69,6 +69,7 @@ _COMMANDS = {
     "⟩": "rangle",
 }
 _SIGNS = str.maketrans({sign: rf"\{command} " for sign, command in _COMMANDS.items()})
+_FUNCTIONS = "arc(?:sin|cos|tan)|(?:sin|cos|tan)h?|cot|csc|ln|log|exp"
 _REPLACED = {
     r"\*\*": "^",
     "<=": r"\\le ",
@@ -77,7 +78,7 @@ _REPLACED = {
     r"(?<=[)\]]) ?U ?(?=[(\[])": r"\\cup ",
     r"\\log ?_ ?(?:e|\{e\})": r"\\ln ",
     r"\\(?:mathrm|text|operatorname) ?\{ ?([ei]) ?\}": r" \1 ",
-    r"(?<![A-Za-z\\])(arc(?:sin|cos|tan)|(?:sin|cos|tan)h?|cot|csc|ln|log|exp|pi|sec(?= ?[({]))(?![A-Za-z])": r"\\\1 ",
+    rf"(?<![A-Za-z\\])({_FUNCTIONS}|pi|sqrt|sec(?= ?[({{]))(?![A-Za-z])": r"\\\1 ",
     r"\\?sqrt ?(?:\(([^()]*)\)|([0-9a-zA-Z]))": r"\\sqrt{\1\2}",
     # Only there: 45 degrees are 45 elsewhere.
     r"(\\(?:sin|cos|tan|cot|sec|csc) ?[({]? ?)([0-9.]{1,20}) ?(?:°|\^ ?\{? ?\\circ ?\}?)": r"\1\\frac{\2\\pi}{180}",
