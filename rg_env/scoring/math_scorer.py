@@ -93,6 +93,7 @@ _COMPARISON = re.compile(r"[<>]|\\(?:le|ge|lt|gt)(?:q|qslant)?(?![A-Za-z])")
 _LETTER = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])")
 _LONG_WORD = re.compile(r"(?<!\S)[A-Za-z]{4,}(?![^\s,.;])")
 _UNIT_AT_END = re.compile(r"(?:\\(?:text|textrm|mathrm|mbox) ?\{[^{}]*\}(?:\^\{?-?[0-9]\}?)?[ /]*)+$")
+_LONGEST_UNIT = 200
 _NUMBER_OR_COMMAND = re.compile(r"[0-9\\]")
 _PLAIN_UNIT_AT_END = re.compile(r" [A-Za-z]+(?: [A-Za-z]+)*(?:/[A-Za-z]+)?(?:\^\{?-?[0-9]\}?)?$")
 _SPACE = re.compile(r"(?<![0-9.]) | (?![0-9.])")
@@ -232,7 +233,9 @@ def _as_sympy(value: Value) -> Any:
 
 def _split_unit(text: str) -> tuple[str, Unit | None]:
     """Return a text without the unit at its end, which is marked as text or no product of letters, and the unit."""
-    end = _UNIT_AT_END.search(text) or _PLAIN_UNIT_AT_END.search(text)
+    # Only there, since the search takes time by the square of the length.
+    start = max(0, len(text) - _LONGEST_UNIT)
+    end = _UNIT_AT_END.search(text, start) or _PLAIN_UNIT_AT_END.search(text, start)
     # It follows a number or a command, such as \pi.
     if end is None or not _NUMBER_OR_COMMAND.search(text[: end.start()]):
         return text, None
