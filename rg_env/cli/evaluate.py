@@ -339,7 +339,7 @@ def _print_finished(finished: "Finished") -> None:
         (totals.reasoning_apart, "response", "with the reasoning apart: it is recorded as the think block"),
         (totals.think_opened, "response", "to a prompt that opened the think block: <think> was added"),
         (totals.uncounted, "response", "whose tokens the server did not count: the total lacks them"),
-        *((number, "answer", f"could not be read and scored 0 ({why})") for why, number in totals.unread.items()),
+        *((number, "answer", f"scored 0 ({why})") for why, number in totals.unread.items()),
     )
     for number, noun, what in remarks:
         if number:

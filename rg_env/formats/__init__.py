@@ -6,7 +6,7 @@ are; a row that may be one turn of a rollout has a `turn`, one that the program 
 takes values with `get`, `get_reward` and `as_messages`, which refuse wrong types, and raises ValueError with one line
 for a record that does not fit. Nothing is guessed: what the program did not save is left out, also the phase, and a
 reward that is not known is NaN. Add the function to `FORMATS` (`Format` has what can be said of it), and under the
-same name to `_IMPORTS` in cli/exchange.py, which makes the command; a row to the table of formats in docs/dumps.md; a
+same name to `_IMPORTS` in cli/exchange.py, which makes the command; a line to the list of formats in docs/dumps.md; a
 record to `RECORDS` in tests/formats/test_odd_values.py, which puts wrong values everywhere; and a test to
 tests/formats/test_programs.py. If the program can be run, let tests/formats/make_files.py write a file with it.
 """

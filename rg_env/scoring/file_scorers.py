@@ -13,10 +13,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rg_env.runner.caller_guarded import Guarded, GuardedScore, guarded
-from rg_env.scoring.formatting import unwrapped
+from rg_env.scoring.formatting import unquoted
 from rg_env.scoring.numbers import ROUNDING, read_quantity, same_quantity
 from rg_env.scoring.options import chosen, options_of
-from rg_env.scoring.types import AnswerScore, Status
+from rg_env.scoring.types import AnswerScore, Status, is_out_of_range
 from rg_env.tasks.item import SCORER_KEY
 from rg_env.tasks.question_file import MOST_ANSWERS, OWN_SCORERS, is_allowed
 
@@ -28,15 +28,16 @@ WHY_UNREAD = {
     "number": "is not a number",
     "math": "is not an expression",
     "choice": "names none of the options, or several",
+    "function": "your function returned a number that is not from 0 to 1",
 }
-"""Scorer → the `detail` of such an answer."""
+"""Scorer → the `detail` of such an answer; `function` is any of the user's."""
 
 
 def exact(answer: str, row: Mapping[str, Any]) -> Score:
     """Return whether two texts are equal without formatting; numbers, if the column has numbers."""
     if row.get("is_number"):
         return number(answer, row)
-    return float(unwrapped(answer) == unwrapped(row["answer"]))
+    return float(unquoted(answer) == unquoted(row["answer"]))
 
 
 def number(answer: str, row: Mapping[str, Any]) -> Score:
@@ -129,16 +130,23 @@ class FileScorers:
     async def score(self, question: FileQuestion, answer: str) -> AnswerScore:
         """Score an answer. It has one form only, so that raw and tagged score are equal.
 
-        If the function raises on the question's own answer as well, the status is ERROR; otherwise the answer is wrong.
+        If the function raises, or returns a number that is not from 0 to 1, on the question's own answer as well, the
+        status is ERROR; otherwise the answer is wrong.
         """
         function = self._function(question.scorer)
         result = await function.ascore(answer, question.row)
         # Whose fault an exception is, the question's own answer shows.
-        if result.status == Status.ERROR:
+        if result.status == Status.ERROR or is_out_of_range(result.value):
             own = await function.ascore(question.answer, question.row)
-            if own.status == Status.OK:
-                return AnswerScore.of_forms(result.detail, result.detail)
-            return AnswerScore.without_score(Status.ERROR, f"it raises on the item's own answer, too: {result.detail}")
+            if is_out_of_range(own.value):
+                why = f"your function returned {own.value:g} for the item's own answer: it must be a number from 0 to 1"
+                return AnswerScore.without_score(Status.ERROR, why)
+            if own.status != Status.OK:
+                why = f"it raises on the item's own answer, too: {result.detail}"
+                return AnswerScore.without_score(Status.ERROR, why)
+            if result.status == Status.OK:
+                return replace(AnswerScore.of_forms(0.0, 0.0), detail=WHY_UNREAD["function"])
+            return AnswerScore.of_forms(result.detail, result.detail)
         return _as_answer_score(result, WHY_UNREAD.get(question.scorer))
 
     def _function(self, scorer: str) -> Guarded:

@@ -15,8 +15,17 @@ _MOST_LAYERS = 6
 """`**$\\boxed{\\text{7}}.$**` has five."""
 _FENCE = re.compile(r"```(?:text|plaintext|plain|txt|json|python|latex|math|markdown)?[ \t]*\r?\n", re.IGNORECASE)
 # `$$` before `$`, which it begins with.
-_MARKS = (("$$", "$$"), ("$", "$"), ("**", "**"), ("`", "`"), (r"\[", r"\]"), (r"\(", r"\)"))
-_COMMAND = re.compile(r"\\(?:boxed|fbox|text|textbf|textit|textrm|mathrm|mathbf|mbox)\s?(?=\{)")
+_MARKS = (
+    *(("$$", "$$"), ("$", "$"), ("**", "**"), ("*", "*"), ("__", "__"), ("`", "`"), (r"\[", r"\]"), (r"\(", r"\)")),
+)
+_COMMAND = re.compile(r"\\(?:boxed|fbox|text|textbf|textit|textrm|mathrm|mathbf|mathit|emph|mbox)\s?(?=\{)")
+_QUOTES = (('"', '"'), ("'", "'"), ("\u201c", "\u201d"), ("\u2018", "\u2019"))
+_LEAD_IN = re.compile(
+    r"(?:#{2,4}|(?:\*\*)?(?:(?:so|thus|hence|therefore),? )?(?:the )?(?:final |correct |right |total )?"
+    r"(?:answer|solution|result|value|total|sum|ratio|point|probability|area|volume|number|cost|price|average|mean)"
+    r"(?: is| are| equals| =|:)?:?(?:\*\*)?|about|approximately|around|roughly|exactly|a total of)\s+(?=\S)",
+    re.IGNORECASE,
+)
 _ENVIRONMENT = re.compile(r"\\begin\{((?:align|aligned|equation|gather|gathered)\*?)\}")
 _UNSEEN = re.compile("[\u200b\u200c\u200d\u2060\ufeff]")
 _SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
@@ -27,9 +36,9 @@ _AROUND_SIGNS = re.compile(r"\s*([][(){},;:])\s*")
 def unwrapped(answer: str) -> str:
     r"""Return the answer without the formatting around it, its characters in one form; itself if nothing is left.
 
-    Formatting is `\boxed{}`, `\text{}`, `$…$`, `\(…\)`, `\[…\]`, `**…**`, backticks, a code fence, an environment of
-    one line, and a final period. No word and no number is removed: a text that gives two answers, such as
-    `9 \boxed{7}`, stays as it is.
+    Formatting is `\boxed{}`, `\text{}`, `$…$`, `\(…\)`, `\[…\]`, `**…**`, `*…*`, `__…__`, backticks, a code fence, an
+    environment of one line, and a final period. No word and no number is removed: a text that gives two answers, such
+    as `9 \boxed{7}`, stays as it is.
 
     >>> unwrapped(r"**$\boxed{7}$**."), unwrapped("```\n7\n```"), unwrapped("**7** or **9**")
     ('7', '7', '**7** or **9**')
@@ -42,6 +51,28 @@ def unwrapped(answer: str) -> str:
             break
         text = inner
     return text or answer
+
+
+def short_answer(answer: str) -> str:
+    """Return the answer without formatting, quotes, and words such as `The answer is`; itself if nothing is left.
+
+    >>> short_answer('**Answer:** "18"'), short_answer("The total is $18$."), short_answer("The answer is not 18")
+    ('18', '18', 'not 18')
+    """
+    text = unquoted(answer)
+    if lead_in := _LEAD_IN.match(text):
+        text = unquoted(text[lead_in.end() :])
+    return text
+
+
+def unquoted(answer: str) -> str:
+    """Return the answer without formatting and the quotation marks around it."""
+    text = unwrapped(answer)
+    for opening, closing in _QUOTES:
+        inner = text[1:-1]
+        if text[:1] == opening and text[1:].endswith(closing) and inner.strip("' ") and closing not in inner:
+            return unwrapped(inner)
+    return text
 
 
 def in_one_form(text: str) -> str:

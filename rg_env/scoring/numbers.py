@@ -1,8 +1,8 @@
 r"""What is a number in an answer: the one place that says so, for every scorer of files.
 
 A number may be written as people and models write it: `1,234.50`, `-3/4`, `3 1/2`, `3½`, `\frac{1}{2}`, `2e-3`,
-`2 \times 10^{-3}`, `10⁶`, `1.5 million`, in digits and signs of any script, with a name or a currency sign before it
-and a unit or a percent sign after it.
+`2 \times 10^{-3}`, `10⁶`, `0.\overline{3}`, `1.5 million`, in digits and signs of any script, in brackets or quotes,
+with a name or a currency sign before it and a unit or a percent sign after it.
 
 Invariant: a number is read exactly, nothing is evaluated, and a text of several numbers, lines or statements is not
 a number. A longer text is refused unread.
@@ -15,7 +15,7 @@ import unicodedata
 from fractions import Fraction
 from typing import NamedTuple
 
-from rg_env.scoring.formatting import unwrapped
+from rg_env.scoring.formatting import short_answer
 from rg_env.scoring.units import PERCENT, Unit, read_unit, units_agree
 
 ROUNDING = 1e-6
@@ -26,37 +26,51 @@ _DIGITS_OF_ROUNDED = 5
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3}){1,100}|[0-9]{1,3}(?: [0-9]{3}){1,100}(?![0-9])|[0-9]{1,400})"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.[0-9]{{0,400}})?|\.[0-9]{{1,400}})"
 _EXPONENT = r"(?:\{ ?([+-]?[0-9]{1,3}) ?\}|\(([+-]?[0-9]{1,3})\)|([+-]?[0-9]{1,3}))"
-_LEAD_IN = re.compile(
-    r"(?:(?:the )?(?:final |correct )?answer(?: is)?:? |(?:about|approximately|around|roughly) )", re.IGNORECASE
+_NAME = re.compile(
+    r"(?:m? ?(?:∠|\\angle) ?)?"
+    r"(\\text ?\{[^{}]*\}|[A-Za-z](?: ?\+ ?[A-Za-z])+|\\?[^\W\d_]+(?:_[A-Za-z0-9]|_\{\w+\})?(?:\([A-Za-z0-9]\))?)"
+    r" ?(?:=|≈|\\approx) ?"
 )
-_NAME = re.compile(r"(\\?[A-Za-z]+(?:_[A-Za-z0-9]|_\{\w+\})?(?:\([A-Za-z0-9]\))?) ?(?:=|≈|\\approx) ?")
-_APPROXIMATELY = re.compile(r"(?:≈|~|\\approx) ?")
-_SIGN = re.compile(r"([+-]?) ?((?:US)?\$|[£€¥₹]|(?:USD|EUR|GBP|Rs\.?) )? ?([+-]?) ?")
+_WORD = re.compile(r"\\text.*|.*\+.*|[^\W\d_]{3,}")
+_EQUALS = re.compile(r"(?:=|≈|~|\\approx|approx\.) ?")
+_ABOUT = re.compile(r" ?\(?(?:approx\.?|approximately)\)?$")
+_SIGN = re.compile(r"([+-]|minus |negative |) ?((?:US)?\$|[£€¥₹]|(?:USD|EUR|GBP|Rs\.?) )? ?([+-]?) ?", re.IGNORECASE)
 # In this order: the first that matches is the longest.
 _WHOLE = "([0-9]{1,400})"
-_MIXED = re.compile(rf"{_WHOLE} ?(?:\\frac ?\{{{_WHOLE}\}} ?\{{{_WHOLE}\}}| {_WHOLE}/{_WHOLE})")
-_LATEX_FRACTION = re.compile(
-    rf"\\frac ?(?:\{{ ?([+-]?{_DECIMAL}) ?\}} ?\{{ ?([+-]?{_DECIMAL}) ?\}}|([0-9]) ?([0-9])(?![0-9]))"
+_MIXED = re.compile(
+    rf"{_WHOLE} ?(?:\\frac ?(?:\{{ ?{_WHOLE} ?\}}|([0-9])) ?(?:\{{ ?{_WHOLE} ?\}}|([0-9])(?![0-9]))| {_WHOLE}/{_WHOLE})"
 )
+_SIGNED = rf"\{{ ?([+-]?{_DECIMAL}) ?\}}"
+_LATEX_FRACTION = re.compile(rf"\\frac ?(?:{_SIGNED}|([0-9])) ?(?:{_SIGNED}|([0-9])(?![0-9]))")
 _FRACTION = re.compile(rf"({_DECIMAL}) ?/ ?({_DECIMAL})")
+_REPEATING = re.compile(r"([0-9]{0,100})\.([0-9]{0,100})\\(?:overline|bar) ?\{([0-9]{1,100})\}")
 _POWER = re.compile(rf"(?:({_DECIMAL}) ?(?:\\times|\\cdot|\*|x) ?)?10 ?(?:\^|\*\*) ?{_EXPONENT}")
 _SCIENTIFIC = re.compile(rf"({_DECIMAL})(?:[eE]([+-]?[0-9]{{1,3}}))?(?![0-9]|[.,/^][0-9])")
-_LARGE = re.compile(r" ?(hundred|thousand|million|billion|trillion)\b", re.IGNORECASE)
+_LARGE = re.compile(r" ?(?:\\text ?\{ ?)?(hundred|thousand|million|billion|trillion)(?: ?\}|\b)", re.IGNORECASE)
+_WITH_POWER = re.compile(r"(?:\\times|\\cdot|\*|x) ?10|[0-9][eE]")
 _LARGE_VALUES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_LARGE_SHORT = {"k": 10**3, "m": 10**6, "b": 10**9}
+_LARGE_MONEY = re.compile(r"(k|mn?|bn?)\b", re.IGNORECASE)
 _CURRENCIES = {"US$": "$", "USD": "$", "EUR": "€", "GBP": "£", "Rs": "₹", "Rs.": "₹"}
 _IN_ASCII = {
     **dict.fromkeys("\u2212\u2010\u2011\u2013\ufe63\uff0d", "-"),
+    **dict.fromkeys("\u00b7\u22c5", r"\cdot "),
     "\u00d7": r"\times ",
-    "\u00b7": r"\cdot ",
-    "\u22c5": r"\cdot ",
     "\u2044": "/",
+    "\u2236": ":",
     "\u066b": ".",
     "\u066c": ",",
 }
+_IN_ASCII |= {"\u00ba": "°", "\u02da": "°", "\u2103": "°C", "\u2109": "°F", "\u00b5": "\u03bc"}
 _SUPERSCRIPTS = {**dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True)), "⁻": "-", "⁺": "+"}
 _RAISED = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
+_SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
+_LOWERED = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
 _LATEX_SPACE = re.compile(r"\\[,;: ]|~|\\q?quad\b")
 _LATEX_COMMA = re.compile(r"\{,\}|,\\!")
+_SIZE = re.compile(r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|!)(?![A-Za-z.])")
+_OVER = re.compile(r"\{([^{}]{1,100})\\over\b([^{}]{1,100})\}")
+_BRACKETS = (("(", ")"), ("[", "]"), (r"\{", r"\}"), ("{", "}"))
 
 
 class Value(NamedTuple):
@@ -106,29 +120,29 @@ def read_quantity(text: str) -> Quantity | None:
     """
     if len(text) > _LONGEST:
         return None
-    text = ascii_signs(unwrapped(text))
+    text = ascii_signs(short_answer(text))
     # Two lines are two answers.
     if "\n" in text:
         return None
-    text = " ".join(text.split()).rstrip(",;")
-    if lead_in := _LEAD_IN.match(text):
-        text = unwrapped(text[lead_in.end() :])
+    text = _without_brackets(_ABOUT.sub("", " ".join(text.split())).rstrip(",;"))
     name = ""
     if named := _NAME.match(text):
         name, text = named[1], text[named.end() :]
-    if approximately := _APPROXIMATELY.match(text):
-        text = text[approximately.end() :]
-    signs = _SIGN.match(text)
+    if _WORD.fullmatch(name):
+        name = ""
+    if equals := _EQUALS.match(text):
+        text = text[equals.end() :]
+    signs = _SIGN.match(_without_brackets(text))
     assert signs is not None  # it matches nothing, too
     if signs[1] and signs[3]:
         return None
-    found = _read_value(text[signs.end() :])
+    found = _read_value(_without_brackets(signs.string[signs.end() :]))
     if found is None:
         return None
     value, rest = found
-    if large := _LARGE.match(rest):
-        value, rest = value.times(_LARGE_VALUES[large[1].lower()]), rest[large.end() :]
     currency = (signs[2] or "").strip()
+    if large := _LARGE.match(rest) or (currency and _LARGE_MONEY.match(rest)):
+        value, rest = value.times(_large_value(large)), rest[large.end() :]
     if currency and rest.startswith("^"):
         return None
     if currency:  # as it is said: 5 dollars per hour, 5 dollars
@@ -138,9 +152,27 @@ def read_quantity(text: str) -> Quantity | None:
         unit = read_unit(rest)
         if unit is None:
             return None
-    if "-" in (signs[1], signs[3]):
+        # Nobody multiplies `2e-3 m` by a variable.
+        if _WITH_POWER.search(text):
+            unit = unit._replace(is_symbol=False)
+    if signs[1].strip().lower() in ("-", "minus", "negative") or signs[3] == "-":
         value = value.times(-1)
     return Quantity(value, unit, name)
+
+
+def _without_brackets(text: str) -> str:
+    """Return a text without brackets around all of it, if it has no comma, which makes a point of it."""
+    for opening, closing in _BRACKETS:
+        inner = text[len(opening) : -len(closing)]
+        is_around = text.startswith(opening) and text.endswith(closing)
+        if is_around and "," not in inner and opening not in inner and closing not in inner:
+            return inner.strip()
+    return text
+
+
+def _large_value(match: re.Match[str]) -> int:
+    word = match[1].lower()
+    return _LARGE_VALUES.get(word) or _LARGE_SHORT[word[0]]
 
 
 def _read_value(text: str) -> tuple[Value, str] | None:
@@ -158,6 +190,10 @@ def _read_value(text: str) -> tuple[Value, str] | None:
             if divisor == 0:
                 return None
             return Value(_decimal(above_text).number / divisor), text[match.end() :]
+    if match := _REPEATING.match(text):
+        whole_text, before, repeated = match.groups()
+        period = Fraction(int(repeated), 10 ** len(before) * (10 ** len(repeated) - 1))
+        return Value(Fraction(f"{whole_text or 0}.{before}0") + period), text[match.end() :]
     if match := _POWER.match(text):
         exponent = next(part for part in match.groups()[1:] if part is not None)
         return _decimal(match[1] or "1").times(Fraction(10) ** int(exponent)), text[match.end() :]
@@ -185,15 +221,22 @@ def ascii_signs(text: str) -> str:
     '-3 1/2 \\cdot  10^{-6}'
     """
     text = _LATEX_SPACE.sub(" ", _LATEX_COMMA.sub(",", text))
-    text = text.replace(r"\$", "$").replace(r"\%", "%").replace(r"\dfrac", r"\frac").replace(r"\tfrac", r"\frac")
+    text = _OVER.sub(r"\\frac{\1}{\2}", _SIZE.sub("", text))
+    text = text.replace(r"\$", "$").replace(r"\%", "%")
+    for fraction in (r"\dfrac", r"\tfrac", r"\cfrac"):
+        text = text.replace(fraction, r"\frac")
     if text.isascii():
         return text
-    text = _RAISED.sub(_as_power, text)
+    text = _LOWERED.sub(_as_index, _RAISED.sub(_as_power, text))
     return "".join(map(_in_ascii, text))
 
 
 def _as_power(match: re.Match[str]) -> str:
     return "^{" + "".join(_SUPERSCRIPTS[sign] for sign in match[0]) + "}"
+
+
+def _as_index(match: re.Match[str]) -> str:
+    return "_{" + "".join(_SUBSCRIPTS[sign] for sign in match[0]) + "}"
 
 
 def _in_ascii(character: str) -> str:

@@ -9,13 +9,17 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 
-from rg_env.scoring.formatting import canonical, unwrapped
-from rg_env.scoring.numbers import read_number
+from rg_env.scoring.formatting import canonical, unquoted
+from rg_env.scoring.numbers import ROUNDING, read_quantity, same_quantity
 
 _MARK = re.compile(r"(?<![^\s(])\(?([A-Za-z])[).:](?=\s|\S)\s*")
-_LEAD_IN = r"(?:(?:the )?(?:correct |final )?(?:answer|option|choice)(?: is)?:? ?){0,2}"
-_LETTER = re.compile(rf"{_LEAD_IN}\(?([A-Za-z])\)?[.:)]?", re.IGNORECASE)
-_LETTER_AND_TEXT = re.compile(rf"{_LEAD_IN}(?:\(([A-Za-z])\)|([A-Za-z])[).:])\s*(\S.*)", re.IGNORECASE | re.DOTALL)
+_LEAD_IN = r"(?:(?:the )?(?:correct |final |best )?(?:answer|option|choice)(?: is)?:? ?){0,2}"
+_LETTER = re.compile(rf"{_LEAD_IN}[(\[]?([A-Za-z])[)\]]?[.:)]?", re.IGNORECASE)
+_LETTER_AND_TEXT = re.compile(
+    rf"{_LEAD_IN}(?:\(([A-Za-z])\)|([A-Za-z])(?:[).:]| [-\u2013\u2014] ))\s*(\S.*)"
+    rf"|{_LEAD_IN}([A-Za-z]) \((.+)\)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def options_of(question: str, listed: object) -> dict[str, str]:
@@ -62,14 +66,14 @@ def chosen(answer: str, options: Mapping[str, str]) -> str | None:
     >>> chosen("(b)", options), chosen("**B.** 1/4/1937", options), chosen("1/4/1937", options), chosen("A, B", options)
     ('B', 'B', 'B', None)
     """
-    text = unwrapped(answer)
-    if letter := _LETTER.fullmatch(text):
+    text = unquoted(answer)
+    if letter := _LETTER.fullmatch(text.replace("**", "")):
         named = letter[1].upper()
         return named if not options or named in options else None
     if both := _LETTER_AND_TEXT.fullmatch(text.replace("**", "")):
-        named = (both[1] or both[2]).upper()
+        named = (both[1] or both[2] or both[4]).upper()
         # Both must mean the same option.
-        if named in options and _is_same_text(both[3], options[named]):
+        if named in options and _is_same_text(both[3] or both[5], options[named]):
             return named
     named_by_text = [letter for letter, option in options.items() if _is_same_text(text, option)]
     if len(named_by_text) == 1:
@@ -78,8 +82,8 @@ def chosen(answer: str, options: Mapping[str, str]) -> str | None:
 
 
 def _is_same_text(one: str, other: str) -> bool:
-    one, other = unwrapped(one), unwrapped(other)
+    one, other = unquoted(one), unquoted(other)
     if canonical(one) == canonical(other):
         return True
-    number = read_number(one)
-    return number is not None and number == read_number(other)
+    number, other_number = read_quantity(one), read_quantity(other)
+    return number is not None and other_number is not None and same_quantity(number, other_number, ROUNDING)

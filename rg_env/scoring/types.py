@@ -126,6 +126,11 @@ class ParsedResponse:
     format: ResponseFormat = field(default=ResponseFormat.STRICT, compare=False, repr=False)
 
 
+def is_out_of_range(score: object) -> bool:
+    """Return whether a score is a number beyond [0, 1] by more than rounding."""
+    return isinstance(score, float) and not -1e-6 <= score <= 1 + 1e-6
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerScore:
     """The scores of one answer, bare and tagged.
@@ -137,7 +142,8 @@ class AnswerScore:
             `partial_credit=upstream` and for questions of a file, the higher of both; 0.0 if the answer was not scored.
         detail: one line for people: why the answer was refused or what failed. Empty if `status` is OK, with three
             exceptions: if the scorer raised on a form, that form scores 0.0 and `detail` has the reason; if the scorer
-            of a file could not read the answer, `detail` is one of `rg_env.scoring.file_scorers.WHY_UNREAD`; if
+            of a file could not read the answer, or returned no number from 0 to 1, `detail` is one of
+            `rg_env.scoring.file_scorers.WHY_UNREAD`; if
             `normalized`, `detail` shows the text that was scored.
         normalized: the score is that of the answer without formatting (`rg_env.scoring.formatting.unwrapped`), because
             the answer as written scored less.

@@ -1,167 +1,320 @@
 """Units after a number in an answer: which words are one, and which two mean different things.
 
-Invariant: nothing is converted. Two units contradict each other unless one is left out, or all words of one are among
-the words of the other, after abbreviations and plurals are removed.
+Invariant: nothing is converted. Two units contradict each other unless one is left out, or they have the same factors
+with the same powers, whatever their abbreviation, prefix or plural. Words that are no units, such as `red` in
+`9 red apples`, may be left out. Upper and lower case matter in symbols (`mW`, `MW`), unless only one is known (`KG`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 _NAMES = """
 m meter metre
-km kilometer kilometre
-cm centimeter centimetre
-mm millimeter millimetre
 ft foot feet
-in inch inche
+in inch
 yd yard
 mi mile
 g gram gm
-kg kilogram kilo
-mg milligram
-pound lb £
+kg kilo
+lb pound £
 oz ounce
+t tonne
 s second sec
-ms millisecond
 min minute
 h hour hr
-year yr
-mi/h mph
-km/h kmh kph kmph
-l liter litre
-ml milliliter millilitre
+d day
+wk week
+yr year
+mo month
+L l liter litre
 gal gallon
-$ dollar usd
+$ dollar usd buck
 € euro eur
 ¥ yen
 ₹ rupee rs
 ¢ cent
-degree deg °
-°c celsius
-°f fahrenheit
-hz hertz
-j joule
-w watt
-n newton
-v volt
-pa pascal
-ev electronvolt
+° degree deg
+°C celsius centigrade °c °celsius
+°F fahrenheit °f °fahrenheit
+K kelvin
+rad radian
+rev revolution
+Hz hertz
+J joule
+cal calorie
+W watt
+N newton
+V volt
+A ampere amp
+C coulomb
+F farad
+T tesla
+Pa pascal
+bar
+atm atmosphere
+eV electronvolt
 mol mole
-ohm Ω
+dB decibel
+M molar
+Ω ohm
+Å angstrom
+person people
+child children
+man men
+woman women
 """
-"""A unit in a line: its abbreviation and its names."""
-_SHORT = {name: line.split()[0] for line in _NAMES.strip().splitlines() for name in line.split()}
-"""Every name of a unit, and its abbreviation, in lower case → its abbreviation."""
+"""A unit in a line: its symbol and its names."""
+_PREFIXES = {
+    "f": "femto",
+    "p": "pico",
+    "n": "nano",
+    "μ": "micro",
+    "m": "milli",
+    "c": "centi",
+    "d": "deci",
+    "k": "kilo",
+    "M": "mega",
+    "G": "giga",
+    "T": "tera",
+}
+_PREFIXED = (
+    "m",
+    "g",
+    "s",
+    "L",
+    "Hz",
+    "J",
+    "cal",
+    "W",
+    "N",
+    "V",
+    "A",
+    "C",
+    "F",
+    "T",
+    "Pa",
+    "bar",
+    "eV",
+    "mol",
+    "M",
+    "Ω",
+)
+_PRODUCTS = {
+    "mph": "mi/h",
+    "kph": "km/h",
+    "kmh": "km/h",
+    "kmph": "km/h",
+    "rpm": "rev/min",
+    "kWh": "kW h",
+    "sqft": "ft^2",
+    "sqm": "m^2",
+    "cc": "cm^3",
+    "Nm": "N m",
+}
+"""Symbols that are a product of others."""
+
+
+def _units_by_name() -> dict[str, str]:
+    """Return the symbol of every unit, by each symbol and each name that it has."""
+    units = {}
+    for line in _NAMES.split("\n"):
+        for name in line.split():
+            units[name] = line.split()[0]
+    symbols = dict(units)
+    for prefix, word in _PREFIXES.items():
+        for name, symbol in symbols.items():
+            # Nobody has megaseconds; `MM` is a millimeter in capitals, and `ML` a milliliter.
+            if symbol not in _PREFIXED or (symbol in "sML" and prefix in "MGT") or (symbol in "sM" and prefix in "cdk"):
+                continue
+            is_short = name in (symbol, "l")
+            units.setdefault((prefix if is_short else word) + name, prefix + symbol)
+            if prefix == "μ" and is_short and symbol != "s":  # `US` is a country
+                units["u" + name] = prefix + symbol
+    return units
+
+
+_UNITS = _units_by_name()
+_IN_LOWER_CASE = {name.lower(): symbol for name, symbol in reversed(_UNITS.items()) if len(name) > 1}
+_SYMBOLS = frozenset(_UNITS.values())
 _OTHER_WORDS = """
-and or not no nor never neither but except without if when unless is isn't are aren't was to plus minus over squared
-cubed mod modulo sin cos tan log ln exp pi sqrt inf infinity infty half halves third quarter dozen dozens
+and or not no nor never neither but except without if when unless is isn't are aren't was to plus minus over
+mod modulo sin cos tan log ln exp pi sqrt inf infinity infty half halves third quarter dozen dozens
 """
 _NOT_UNITS = frozenset(_OTHER_WORDS.split())
 """Words after which a text is something else than a number with a unit: another number, two, or none."""
+_POWER_WORDS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
+_PERCENT = frozenset(("%", "percent", "percentage", "pct"))
 _MOST_WORDS = 6
-_IN_TEXT = re.compile(r"\\(?:text|textrm|textbf|mathrm|mathbf|mbox|operatorname) ?\{([^{}]*)\}")
-_DEGREE = re.compile(r"\^ ?(?:\\circ|\{ ?\\circ ?\})|\\degree|°")
-_POWER = re.compile(r"\^\{?(-?[0-9])\}?")
-_WORD = re.compile(r"([A-Za-zµμΩ$€£¢%°'][A-Za-zµμΩ'’-]*)\.?(\^-?[0-9])?")
-_VOWEL = re.compile("[aeiou]")
-_BETWEEN = re.compile(r" ?(?:(/)|\\cdot|\*) ?| ")
+_IN_TEXT = re.compile(r"\\(?:text|textrm|textbf|mathrm|mathbf|mbox|operatorname|rm) ?\{([^{}]*)\}")
+_DEGREE = re.compile(
+    r"\^ ?(?:\\circ|\{ ?\\circ ?\})|\\degree|°|\bdeg(?:ree)?s?\b(?= ?(?:[CF]\b|celsius|fahrenheit))", re.IGNORECASE
+)
+_SPACE_AFTER_DEGREE = re.compile("° ?(?=[CF]|celsius|fahrenheit)", re.IGNORECASE)
+_POWER = re.compile(r" ?(?:\^|\*\*) ?(?:\{ ?(-?[0-9]) ?\}|\( ?(-?[0-9]) ?\)|(-?[0-9]))")
+_FRACTION = re.compile(r"\\frac ?\{([^{}]*)\} ?\{([^{}]*)\}")
+_TOKEN = re.compile(
+    r" ?(?:(?P<word>[A-Za-zμΩÅ$€£¥₹¢%°][A-Za-zμΩÅ'’]*)\.?(?:\^?(?P<power>-?[0-9]))?"
+    r"|(?P<over>/)|(?P<product>\\cdot\b|\*|(?<=[A-Za-z])-(?=[A-Za-z]))|[()]) ?"
+)
+_SYMBOL = re.compile(r"[A-Za-z](?: ?\^-?[0-9])?")
+_VOWEL = re.compile("[aeiou]", re.IGNORECASE)
 
 
 class Unit(NamedTuple):
-    """A unit in short form.
+    """A unit: its factors with their powers, in order of their names, such as `(("m", 1), ("s", -2))`.
 
     Attributes:
         is_symbol: it might as well be a symbol of mathematics, as in `5m`: a letter that is not marked as text.
     """
 
-    short: str
+    factors: tuple[tuple[str, int], ...]
     is_symbol: bool = False
 
 
-PERCENT = Unit("%")
+PERCENT = Unit((("%", 1),))
 
 
 def read_unit(text: str) -> Unit | None:
     r"""Return the unit that a text is, which follows a number; None for any other text.
 
-    >>> read_unit(" square meters").short, read_unit(r"\text{ m}/\text{s}").short, read_unit(" or so")
-    ('m^2', 'm/s', None)
+    >>> read_unit(" square meters").factors, read_unit(r"\text{ m}/\text{s}").factors, read_unit(" or so")
+    ((('m', 2),), (('m', 1), ('s', -1)), None)
     """
     # A letter that follows the number at once, or after a space, is a symbol of mathematics for all that is known.
     is_attached = not text.startswith((" ", "("))
     text = text.strip()
     if text.startswith("(") and text.endswith(")"):
         text, is_attached = text[1:-1], False
-    plain = _POWER.sub(r"^\1", _DEGREE.sub("°", _IN_TEXT.sub(r" \1 ", text)))
-    in_text = bool(_IN_TEXT.search(text))
-    words = _split(" ".join(plain.split()).replace(" ^", "^"))
-    if not words:
+    for command, letter in (("mu", "μ"), ("Omega", "Ω"), ("AA", "Å")):
+        text = re.sub(rf"\\{command}(?![A-Za-z]) ?", letter, text)
+    powers = _POWER.sub(r"^\1\2\3", _DEGREE.sub("°", text))
+    plain = _FRACTION.sub(r"\1/(\2)", _IN_TEXT.sub(r" \1 ", powers)).replace(" ^", "^")
+    in_text = bool(_IN_TEXT.search(powers))
+    plain = _SPACE_AFTER_DEGREE.sub("°", " ".join(plain.split())).replace("per cent", "percent").replace("(s)", "")
+    words = list(_words(plain))
+    if not words or plain.count("(") != plain.count(")"):
         return None
-    short = _shorten(words)
-    if short in ("%", "percent", "percentage", "pct"):
-        return PERCENT
+    names, _ = zip(*words, strict=True)
+    lower = list(map(str.lower, names))
+    if not _NOT_UNITS.isdisjoint(lower):
+        return None
+    if len(_PERCENT.intersection(lower)) > 1 or lower.count("%") > 1:
+        return None
+    factors: dict[str, int] = {}
+    for word, power in words:
+        for name, of_product in _factors(word):
+            # `apples and apples` are apples; nobody writes a unit twice but for a power: `m/s/s`.
+            if power < 0 or name not in factors:
+                factors[name] = factors.get(name, 0) + of_product * power
+    unit = tuple(sorted(factors.items()))
+    # `12% of the cake`, `12% per year`.
+    if "%" in factors:
+        others = [name for name, power in unit if power > 0 and name in _SYMBOLS]
+        return PERCENT if not others and words[0][0].lower() in _PERCENT else None
     if in_text:
-        return Unit(short)
-    if all(word in _SHORT for word, _ in words):
+        return Unit(unit)
+    if factors.keys() <= _SYMBOLS:
         # `5m` and `5 m` may be a product, `5 cm` and `5 m/s` are not.
-        return Unit(short, is_symbol=len(words) == 1 and len(words[0][0]) == 1 and words[0][0].isalpha())
+        return Unit(unit, is_symbol=bool(_SYMBOL.fullmatch(plain)))
     # `6x`, `6 ab` and `6xyz` are products.
     if is_attached or not any(len(word) > 2 and _VOWEL.search(word) for word, _ in words):
         return None
-    return Unit(short)
+    return Unit(unit)
 
 
-def _split(text: str) -> list[tuple[str, str]]:
-    """Return the words of a unit in lower case, each with its power or the `/` before it; empty if it is not a unit."""
-    words: list[tuple[str, str]] = []
-    place, mark = 0, ""
+def _words(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the words of a unit, each with its power, which is negative after a `/` or `per`. Nothing if it is none."""
+    words: list[tuple[str, int]] = []
+    place, side, before = 0, 1, 1
     while place < len(text):
-        word = _WORD.match(text, place)
-        # Words that negate, join or calculate make another text of it.
-        if word is None or len(words) == _MOST_WORDS or word[1].lower() in _NOT_UNITS:
-            return []
-        words.append((word[1].lower(), mark + (word[2] or "")))
-        place = word.end()
-        between = _BETWEEN.match(text, place)
-        if place < len(text) and between is None:
-            return []
-        if between is not None:
-            place, mark = between.end(), between[1] or ""
-    return words
+        token = _TOKEN.match(text, place)
+        if token is None or len(words) == _MOST_WORDS:
+            return
+        place = token.end()
+        word = token["word"]
+        if not words and (token["over"] or token["product"]):
+            return
+        if token["over"] or (words and word in ("per", "Per", "a", "an")):
+            # `m/s/s`, and `J/mol K` is J/(mol K).
+            side = -1
+        elif word and word.lower() in _POWER_WORDS:
+            power = _POWER_WORDS[word.lower()]
+            # `square feet`, and `feet squared`.
+            if word.lower().endswith("d"):
+                if not words:
+                    return
+                words[-1] = (words[-1][0], words[-1][1] * power)
+            else:
+                before = power
+        elif word:
+            # `cm2` is a square; `apples2` is nothing.
+            if token["power"] and "^" not in token[0] and not _is_known(word):
+                return
+            power = int(token["power"] or before)
+            # What is `ms^{-2}` in books of physics: m s^{-2}, not a millisecond.
+            if word == "ms" and power < 0:
+                words.append(("m", side))
+                word = "s"
+            words.append((word, side * power))
+            before = 1
+    yield from words
 
 
-def _shorten(words: list[tuple[str, str]]) -> str:
-    """Return the words in short form, in one spelling."""
-    parts: list[str] = []
-    power = ""
-    for word, mark in words:
-        # `dollars per hour` and `dollars an hour` are `$/h`.
-        if word in ("per", "a", "an") and parts:
-            parts.append("/")
-        elif word in ("square", "sq", "cubic"):
-            power = "^3" if word == "cubic" else "^2"
-        elif mark.startswith("/"):
-            parts += ["/", _short(word) + mark[1:]]
-        elif _short(word) not in parts:
-            parts.append(_short(word) + (mark or power))
-            power = ""
-    return " ".join(parts).replace(" / ", "/")
+def _is_known(word: str) -> bool:
+    return dict(_factors(word)).keys() <= _SYMBOLS
 
 
-def _short(word: str) -> str:
-    singular = word
+def _factors(word: str) -> list[tuple[str, int]]:
+    for name in (word, word.lower()):
+        if name in _PRODUCTS:
+            return list(_words(_PRODUCTS[name]))
+    if word.lower() in _PERCENT:
+        word = "%"
+    return [(_symbol(word), 1)]
+
+
+def _symbol(word: str) -> str:
+    """Return the symbol of a unit; of any other word its singular in lower case."""
+    if len(word) == 1:
+        return _UNITS.get(word, word)
+    lower = word.lower()
+    for name in (word, lower, *_singulars(lower)):
+        if name in _UNITS or name in _IN_LOWER_CASE:
+            return _UNITS.get(name) or _IN_LOWER_CASE[name]
+    return next(_singulars(lower))
+
+
+def _singulars(word: str) -> Iterator[str]:
+    """Yield the singulars that a word in lower case may have, the likeliest first."""
+    if len(word) > 4 and word.endswith("ies"):
+        yield word[:-3] + "y"
+    if len(word) > 4 and word.endswith(("xes", "ches", "shes", "sses", "zes")):
+        yield word[:-2]
     if len(word) > 2 and word.endswith("s") and not word.endswith("ss"):
-        singular = word[:-1]
-    return _SHORT.get(word) or _SHORT.get(singular) or singular
+        yield word[:-1]
+    yield word
+
+
+_MAY_BE = {("F", "°F"), ("C", "°C"), ("°", "°F"), ("°", "°C")}
+"""What may mean the same: 98.6 F, 98.6 degrees."""
 
 
 def units_agree(one: Unit | None, other: Unit | None) -> bool:
     """Return whether two units do not contradict each other."""
-    if one is None or other is None or one.short == other.short:
+    if one is None or other is None or one.factors == other.factors:
         return True
-    if "/" in one.short or "/" in other.short:
-        return False
-    words, others = set(one.short.split()), set(other.short.split())
-    return words <= others or others <= words
+    factors, others = dict(one.factors), dict(other.factors)
+    if len(factors) == len(others) == 1:
+        (name, power), (other_name, other_power) = *factors.items(), *others.items()
+        if power == other_power and (
+            {(name, other_name), (other_name, name)} & _MAY_BE or "unit" in (name, other_name)
+        ):
+            return True
+    # Of two texts, the longer one may have more words.
+    for name, power in set(factors.items()) ^ set(others.items()):
+        if power != 1 or name in _SYMBOLS:
+            return False
+    return set(factors.items()) <= set(others.items()) or set(others.items()) <= set(factors.items())

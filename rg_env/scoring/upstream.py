@@ -8,7 +8,8 @@ from typing import Any
 
 from rg_env.runner.child_process import number_of
 from rg_env.runner.failures import LONGEST_REASON, describe
-from rg_env.tasks.soundness import check_audited, installed_version
+from rg_env.scoring.types import is_out_of_range
+from rg_env.tasks.soundness import AUDITED_TASKS, check_audited, installed_version
 
 # Read before the server forks: a worker in its sandbox may not be able to read the files of packages, and Python 3.13
 # imports what reads them as late as this.
@@ -35,6 +36,7 @@ def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Fo
             "it in `imports` (--imports)"
         )
     dataset = reasoning_gym.create_dataset(task, **{**options, "size": 1, "seed": 0})
+    clamp = task in AUDITED_TASKS
 
     def score(request: bytes) -> list[FormScore] | str:
         try:
@@ -45,10 +47,10 @@ def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Fo
         own = entry.get("answer")
         # A scorer may change the entry, so each form gets a new one.
         entry_of_tagged, _, _ = pickle.loads(request)
-        forms = [score_form(dataset, entry, raw), score_form(dataset, entry_of_tagged, tagged)]
+        forms = [score_form(dataset, entry, raw, clamp), score_form(dataset, entry_of_tagged, tagged, clamp)]
         if any(isinstance(form, str) for form in forms):
             entry_of_own, _, _ = pickle.loads(request)
-            own_form = score_form(dataset, entry_of_own, own if isinstance(own, str) else "")
+            own_form = score_form(dataset, entry_of_own, own if isinstance(own, str) else "", clamp)
             if isinstance(own_form, str):
                 return f"it raises on the item's own answer, too: {own_form}"
         return forms
@@ -56,12 +58,17 @@ def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], list[Fo
     return score
 
 
-def score_form(dataset: Any, entry: dict[str, Any], text: str) -> FormScore:
-    """Score one form of an answer; numbers beyond [0, 1] are clamped. Returns for every exception, even SystemExit."""
+def score_form(dataset: Any, entry: dict[str, Any], text: str, clamp: bool = True) -> FormScore:
+    """Score one form of an answer. Returns for every exception, even SystemExit.
+
+    Args:
+        clamp: numbers beyond [0, 1] are clamped, as Reasoning Gym's own scorers need it; otherwise they are no score.
+    """
     try:
         value = dataset.score_answer(text, entry)
-        if (number := number_of(value)) is None:
-            return f"the scorer returned {value!r:.60}, which is not a score"
+        number = number_of(value)
+        if number is None or (is_out_of_range(number) and not clamp):
+            return f"the scorer returned {value!r:.60}, which is not a number from 0 to 1"
         return min(1.0, max(0.0, number))
     # A scorer that calls `exit` must not end the worker.
     except BaseException as error:

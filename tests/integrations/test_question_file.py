@@ -150,7 +150,7 @@ def test_answers_that_are_no_numbers_are_counted_at_the_end(tmp_path: Path) -> N
     with serving(lambda number, _: completion(f"<think>hm</think><answer>{answers[number]}</answer>")) as server:
         given = ["--endpoint", server.url, "--model", "m", "--tasks", tasks, "--samples", "3"]
         done = CliRunner().invoke(app, ["eval", *given, "--out", str(tmp_path / "dump")])
-    assert "2 answers could not be read and scored 0 (is not a number)" in done.stderr, done.output
+    assert "2 answers scored 0 (is not a number)" in done.stderr, done.output
     (group,) = open_run(tmp_path / "dump").groups()
     assert sorted(rollout.detail for rollout in group.rollouts) == ["", "is not a number", "is not a number"]
 

@@ -37,6 +37,13 @@ class SharingDataset(EvaluatingDataset):
     rg_env_fresh = False
 
 
+class PointsDataset(EvaluatingDataset):
+    """Gives as many points as the answer says."""
+
+    def score_answer(self, answer: str | None, entry: dict[str, Any]) -> float:
+        return float(str(answer).removeprefix("<answer>").removesuffix("</answer>"))
+
+
 class WaitingDataset(EvaluatingDataset):
     """Waits a minute while it is made."""
 
@@ -48,4 +55,5 @@ class WaitingDataset(EvaluatingDataset):
 for name in ("evaluating", "second", "third"):
     register_dataset(name, EvaluatingDataset, GuestConfig)
 register_dataset("sharing", SharingDataset, GuestConfig)
+register_dataset("points", PointsDataset, GuestConfig)
 register_dataset("waiting", WaitingDataset, GuestConfig)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from rg_env import ReasoningGymDataset
-from rg_env.errors import ScorerPoolError
+from rg_env.errors import ConfigError, ScorerPoolError
 from rg_env.scoring import Scorer
+from rg_env.tasks import question_file
 from rg_env.tasks.item import SCORER_KEY
 from tests.scoring import file_scorer_functions
 
@@ -79,7 +80,10 @@ def test_a_function_of_the_users_gets_answer_and_row(scorer: Scorer, tmp_path: A
         ReasoningGymDataset({"mine": {"file": file}})
     item = ReasoningGymDataset({"mine": {"file": file}}, split="eval").item(0)
     results = {answer: scorer.score_answer(item.entry, answer) for answer in ("a", "b", "c", "d", "hang")}
-    assert [scored.score for scored in results.values()] == [0.25, 1, 1, 0, 0]
+    assert [scored.score for scored in results.values()] == [0.25, 1, 0, 0, 0]
+    # The own answer has a score, so this one is not excused.
+    assert (results["c"].status, results["c"].excused) == ("ok", False)
+    assert results["c"].detail == "your function returned a number that is not from 0 to 1"
     assert (results["d"].status, results["d"].excused) == ("ok", False)  # it raises on this answer alone
     assert "KeyError" in results["d"].detail
     assert results["hang"].status == "timeout"
@@ -95,6 +99,37 @@ def test_a_function_that_raises_on_the_own_answer_is_an_error(scorer: Scorer, tm
     changed = json.loads(json.dumps(item.entry).replace('"points"', '"pints"'))
     scored = scorer.score_answer(changed, "b")
     assert (scored.status, scored.excused) == ("error", True)
+
+
+@pytest.mark.parametrize(
+    ("points", "why"),
+    [
+        ("9", "your function returned 9 for the item's own answer: it must be a number from 0 to 1"),
+        ("-1", "your function returned -1 for the item's own answer: it must be a number from 0 to 1"),
+        ("NaN", "it raises on the item's own answer, too: the scorer returned nan, which is no finite number"),
+    ],
+)
+def test_a_function_without_a_score_for_the_own_answer_is_refused_before_a_run(
+    scorer: Scorer, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, points: str, why: str
+) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(f'{{"question": "{n}?", "answer": "b", "points": {{"b": {points}}}}}\n' for n in range(2)))
+    name = f"{file_scorer_functions.__name__}.points"
+    with pytest.raises(ConfigError, match="because your function fails, such as of row 1"):
+        ReasoningGymDataset({"mine": {"file": {"path": str(path), "scorer": name}}})
+    monkeypatch.setattr(question_file, "_allowed", {name})
+    scored = scorer.score_answer(entry(name, "b", row={"answer": "b", "points": {"b": float(points)}}), "b")
+    assert (scored.score, scored.status, scored.detail.startswith(why)) == (0, "error", True)
+
+
+@pytest.mark.parametrize(("points", "score"), [("true", 1.0), ("1.0000000000000002", 1.0), ("-1e-17", 0.0)])
+def test_truth_and_rounding_are_no_mistakes_of_a_function(
+    scorer: Scorer, monkeypatch: pytest.MonkeyPatch, points: str, score: float
+) -> None:
+    name = f"{file_scorer_functions.__name__}.points"
+    monkeypatch.setattr(question_file, "_allowed", {name})
+    scored = scorer.score_answer(entry(name, "b", row={"answer": "b", "points": {"b": json.loads(points)}}), "b")
+    assert (scored.score, scored.status, scored.detail) == (score, "ok", "")
 
 
 @pytest.mark.parametrize("name", ["os.system", "subprocess.getoutput", "tests.scoring.file_scorer_functions.never"])

@@ -17,7 +17,7 @@ HOSTILE = "__import__('builtins').__dict__.update(eval=lambda answer: 4) or 5"
 
 
 # Importing the module has registered them. Other tests in this process count the tasks of Reasoning Gym.
-GUESTS = {name: DATASETS.pop(name) for name in ("evaluating", "second", "third", "sharing", "waiting")}
+GUESTS = {name: DATASETS.pop(name) for name in ("evaluating", "second", "third", "sharing", "points", "waiting")}
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +42,17 @@ def test_no_answer_changes_the_score_of_another_unless_the_task_shares(
         assert scorer.score_answer(entry(task), "1 + 1", config).raw == 0.0
         scorer.score_answer(entry(task), HOSTILE, config)
         assert scorer.score_answer(entry(task), "1 + 1", config).raw == later
+
+
+@pytest.mark.parametrize(
+    ("right", "answer", "score", "status"),
+    [("1", "0.5", 0.5, "ok"), ("1", "9", 0.0, "ok"), ("1", "-1", 0.0, "ok"), ("4", "9", 0.0, "error")],
+)
+def test_a_number_beyond_one_is_no_score_of_a_users_task(right: str, answer: str, score: float, status: str) -> None:
+    with Scorer(workers=1) as scorer:
+        scored = scorer.score_answer({**entry("points"), "answer": right}, answer)
+    assert (scored.score, scored.status) == (score, status)
+    assert ("which is not a number from 0 to 1" in scored.detail) == (answer != "0.5")
 
 
 def test_options_that_cannot_be_set_up_are_an_error_of_the_item() -> None:

@@ -32,6 +32,11 @@ from rg_env.scoring.numbers import read_number, read_quantity, same_quantity
             "1500000",
             ["1.5e6", "1.5×10⁶", r"1.5 \times 10^{6}", r"1.5 \cdot 10^6", "1.5*10**6", "1.5 million", "1.5x10^6"],
         ),
+        ("18", ["(18)", "[18]", '"18"', "“18”", "= 18", "*18*", "#### 18", "**Answer:** 18", "Total: $18", "m+n = 18"]),
+        ("2", ["2 hrs", "2hrs.", "(2 hours)", "2 sq. ft.", "2 m/s/s", "2 J/(mol K)", "2 °F", "2 F", "2 ℉", "2 kgs"]),
+        ("-3", ["(-3)", "minus 3", "negative 3", "-(3)"]),
+        ("70000", ["$70k", "$70K", r"$70 \text{ thousand}"]),
+        ("4/33", [r"0.\overline{12}", r".\overline{12}", r"0.12\bar{12}"]),
         ("1/1000", ["1e-3", "10^{-3}", "10⁻³", r"1\times10^{-3}", "10^-3", "0.001"]),
     ],
 )
@@ -62,6 +67,8 @@ def test_a_number_may_be_written_in_many_ways(number: str, spellings: list[str])
             "-$-5",
             "$5^2",
         ),
+        *("(3,4)", "(1,234)", "-(-3)", "5 - m", "5 * m", "5 /m", "5 squared", "5 (a", "(5", '"5', "x y = 5", "25%%"),
+        *("the answer isn't 5", "The answer is not (5)", "5 to 7", "5 hrs and 3 min", "minus -3"),
         *("5 " + "word " * 7, "5 " * 600, "9" * 2000),
     ],
 )
@@ -82,6 +89,17 @@ def test_what_is_no_number(text: str) -> None:
         # A unit may be left out, and must be the right one.
         ("5 km", ["5", "5 kilometers", "5km", r"5\text{ km}"], ["5 m", "5 km/h", "5 %", "$5", "5 km^2"]),
         ("$18", ["18", "18 dollars", "18 USD", "$18.00"], ["18 cents", "€18", "18%"]),
+        ("2 hours", ["2 hrs", "2 h", "2 Hours", "2 HRS", "2 hr."], ["2 minutes", "2 days", "120 minutes"]),
+        ("98.6 °F", ["98.6 F", "98.6 degrees Fahrenheit", "98.6 degrees", "98.6 º F"], ["98.6 °C", "98.6 K"]),
+        (
+            "9.8 m/s^2",
+            ["9.8 m s^-2", "9.8 meters per second squared", "9.8 ms^{-2}", "9.8 m/s/s"],
+            ["9.8 m/s", "9.8 s"],
+        ),
+        ("4 MW", ["4 megawatts", "4.0 Megawatt"], ["4 mW", "4 kW", "4 MJ"]),
+        ("3 nm", ["3 nanometers"], ["3 Nm", "3 mm", "3 μm"]),
+        ("5 kg", ["5 KG", "5 Kg", "5 kilograms"], ["5 Mg", "5 kg m", "5 kg^2"]),
+        ("12 square feet", ["12 ft²", "12 sqft", "12 sq. ft.", "12 square units"], ["12 cubic feet", "12 feet"]),
         ("9 (apples)", ["9", "9 apples", "9 red apples", "9 apple"], ["9 pears"]),
         ("60 mph", ["60 miles per hour", "60 mi/h"], ["60 miles"]),
         ("12 m^2", ["12 square meters", "12 m²"], ["12 m^3"]),
