@@ -74,7 +74,7 @@ OF_RESPONSES: tuple[Dialect, ...] = (score_response, nemo_gym, slime, openrlhf, 
 
 def texts_for(item: Item, canary: str) -> list[str]:
     """The right answer, one with other words, and some hostile ones."""
-    hostile = [attack.answer(item.entry["question"]) for attack in attacks(canary, ["1"])[::EVERY]]
+    hostile = [attack.answer(item.entry["question"]) for attack in attacks(["1"])[::EVERY]]
     # Half of a surrogate pair cannot be sent by this client; test_serve.py sends it.
     sendable = [text for text in hostile if text and text.encode(errors="replace").decode() == text]
     return [str(item.entry["answer"]), "certainly wrong", *sendable]

@@ -452,7 +452,7 @@ def test_the_attacks_run_nothing_poison_nothing_and_are_all_answered(server: Sim
     for task in sorted(REWRITES):
         item_id = f"{task}-train-42-0"
         question = entry_of(item_id)["question"]
-        texts = [text for attack in attacks(str(canary), ["1"]) if (text := attack.answer(question)) is not None]
+        texts = [text for attack in attacks(["1"]) if (text := attack.answer(question)) is not None]
         texts = [text for text in texts if text.isascii() or text.isprintable()][:160]
         verdicts = server.post("/score", json={"item": item_id, "answer": texts}).json()["verdicts"]
         assert len(verdicts) == len(texts)
