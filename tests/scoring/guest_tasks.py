@@ -1,7 +1,8 @@
-"""Tasks that a user brings, whose scorer evaluates the answer. One says that its answers may share a process."""
+"""Tasks that a user brings, whose scorer does what the answer says. One says that its answers may share a process."""
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -20,24 +21,36 @@ class GuestConfig:
             raise ValueError("right must not be negative")
 
 
-class EvaluatingDataset(ProceduralDataset):
-    """A careless scorer."""
+class ActingDataset(ProceduralDataset):
+    """A scorer with every fault: an answer can keep it busy, end its process, and change what is right there."""
+
+    has_remembered = False
 
     def __init__(self, config: GuestConfig) -> None:
         super().__init__(config=config, seed=config.seed, size=config.size)
 
     def __getitem__(self, idx: int) -> dict[str, Any]:
-        return {"question": "2 + 2 =", "answer": str(self.config.right), "metadata": {"source_dataset": "evaluating"}}
+        return {"question": "2 + 2 =", "answer": str(self.config.right), "metadata": {"source_dataset": "acting"}}
 
     def score_answer(self, answer: str | None, entry: dict[str, Any]) -> float:
-        return 1.0 if eval(str(answer)) == self.config.right else 0.0
+        match answer:
+            case "spin":
+                while True:
+                    pass
+            case "sleep":
+                time.sleep(10**6)
+            case "exit":
+                os._exit(3)
+            case "remember":
+                ActingDataset.has_remembered = True
+        return float(ActingDataset.has_remembered or answer == str(self.config.right))
 
 
-class SharingDataset(EvaluatingDataset):
+class SharingDataset(ActingDataset):
     rg_env_fresh = False
 
 
-class WaitingDataset(EvaluatingDataset):
+class WaitingDataset(ActingDataset):
     """Waits a minute while it is made."""
 
     def __init__(self, config: GuestConfig) -> None:
@@ -45,7 +58,7 @@ class WaitingDataset(EvaluatingDataset):
         time.sleep(60)
 
 
-for name in ("evaluating", "second", "third"):
-    register_dataset(name, EvaluatingDataset, GuestConfig)
+for name in ("acting", "second", "third"):
+    register_dataset(name, ActingDataset, GuestConfig)
 register_dataset("sharing", SharingDataset, GuestConfig)
 register_dataset("waiting", WaitingDataset, GuestConfig)
