@@ -26,6 +26,7 @@ from rg_env.runner.caller_pool import ScorerPool, wait
 from rg_env.runner.child_process import make_answerer
 from rg_env.runner.failures import Failure, JobFailedError, ProtocolError
 from rg_env.scoring import guard
+from rg_env.scoring.expressions import Refusal
 from rg_env.scoring.file_scorers import FileQuestion, file_question, path_of
 from rg_env.scoring.upstream import score_form
 from rg_env.tasks.upstream.oracles import corrected
@@ -135,12 +136,16 @@ class Prober(AbstractContextManager["Prober"]):
 
     def __init__(self, entry: Mapping[str, Any], is_guarded: bool = True, timeout: float = 5.0) -> None:
         question = file_question(entry)
+        modules = [__name__]
+        target: tuple[object, ...]
         if isinstance(question, FileQuestion):
-            target = (__name__, probe_of_file.__name__, path_of(question.scorer), dict(question.row), question.answer)
+            path = path_of(question.scorer)
+            modules.append(path.partition(":")[0])
+            target = (__name__, probe_of_file.__name__, path, dict(question.row), question.answer)
         else:
+            modules += ["rg_env.tasks.upstream.slim_import", *modules_of_tasks()]
             target = (__name__, probe_of_task.__name__, dict(corrected(entry)), is_guarded)
         self._target = pickle.dumps(target)
-        modules = [__name__, "rg_env.tasks.upstream.slim_import", *modules_of_tasks()]
         preparation = pickle.dumps((self._target, []))
         self._pool = ScorerPool(1, timeout, lambda: modules, fresh=True, preparation=preparation)
 
@@ -247,7 +252,7 @@ def probe_of_task(entry: dict[str, Any], is_guarded: bool) -> Probe:
         try:
             if is_guarded:
                 item, raw, tagged = guard.admit(item, text)
-        except (guard.Refusal, guard.BrokenEntry):
+        except (Refusal, guard.BrokenEntry):
             return None
         other = copy.deepcopy(item)  # a scorer may change it
         return lambda: (score_form(dataset, item, raw), score_form(dataset, other, tagged))

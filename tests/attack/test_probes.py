@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import reasoning_gym
 
+from rg_env import ReasoningGymDataset
 from rg_env.attack.probes import FORMS, TRACE, TRACES, Cost, Prober, growth_of
 from rg_env.scoring import guard
 
@@ -30,6 +32,18 @@ def test_each_task_that_evaluates_or_hangs_is_found_without_the_guard_and_none_b
     with Prober(entry) as guarded:
         assert guarded.find() == []
     assert not hasattr(builtins, TRACE)
+
+
+def test_the_function_of_a_file_is_probed(tmp_path: Path) -> None:
+    path = tmp_path / "sums.jsonl"
+    path.write_text("\n".join(f'{{"question": "{n} + 1 =", "answer": "{n + 1}"}}' for n in range(40)))
+    found = {}
+    for name in ("careless", "acting"):
+        file = {"path": str(path), "scorer": f"tests.scoring.file_scorer_functions.{name}"}
+        with Prober(ReasoningGymDataset({"sums": {"file": file}}).item(0).entry) as prober:
+            found[name] = prober.find()
+    assert any(one.is_code for one in found["careless"]) and any("an hour" in one.probe for one in found["careless"])
+    assert found["acting"] == []
 
 
 def test_no_probe_is_long() -> None:

@@ -29,5 +29,9 @@ def acting(answer: str, row: Mapping[str, Any]) -> float:
     return float(answer == row["answer"])
 
 
+def careless(answer: str, row: Mapping[str, Any]) -> float:
+    return float(str(eval(answer)) == row["answer"])
+
+
 def never(answer: str, row: Mapping[str, Any]) -> float:
     raise AssertionError(answer)
