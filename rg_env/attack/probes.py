@@ -33,13 +33,13 @@ from rg_env.tasks.upstream.oracles import corrected
 
 TRACE = "rg_env_trace"
 TRACES = (
-    f"{TRACE}(1)",
-    f"[{TRACE}(1)]",
-    f"{{'answer': {TRACE}(1)}}",
-    f"sympify('{TRACE}(1)')",
-    f"!!python/object/apply:builtins.{TRACE} [1]",  # YAML
-    f"cbuiltins\n{TRACE}\n(I1\ntR.",  # a pickle
-    f"; {TRACE}; $({TRACE})",  # a shell: no such command
+    "rg_env_trace(1)",
+    "[rg_env_trace(1)]",
+    "{'answer': rg_env_trace(1)}",
+    "sympify('rg_env_trace(1)')",
+    "!!python/object/apply:builtins.rg_env_trace [1]",  # YAML
+    "cbuiltins\nrg_env_trace\n(I1\ntR.",  # a pickle
+    "; rg_env_trace; $(rg_env_trace)",  # a shell: no such command
 )
 """Each calls the function in another notation."""
 
@@ -88,6 +88,7 @@ def _number(text: str, *sizes: int) -> Form:
 
 
 FORMS = (
+    # The numbers of a form differ by one digit: so little longer a text may cost ten times as much.
     _number("9**#", 30, 300, 3_000, 30_000, 300_000),
     _number("1e#", 20, 200, 2_000, 20_000, 200_000),
     _number("1e-#", 20, 200, 2_000, 20_000, 200_000),
@@ -97,6 +98,7 @@ FORMS = (
     _number("#!", 30, 300, 3_000, 30_000),
     _number("F#", 1, 13, 130, 1_300),
     _number("A+#", 30, 300, 3_000, 30_000),
+    # These grow with their length.
     Form("minus signs", lambda size: "-" * size + "1", (10, 20, 40, 80)),
     Form("signs of negation", lambda size: "¬" * size + "P", (10, 20, 40, 80, 160, 320)),
     Form("nested conjunctions", lambda size: "(" * size + "P" + " ∧ Q)" * size, (15, 30, 60, 120)),
@@ -152,6 +154,7 @@ class Prober(AbstractContextManager["Prober"]):
     def find(self) -> list[Found]:
         """Try every trace and every form. Raises ScorerPoolError: no process can be started."""
         found = []
+        # All in one process: a trace changes nothing that the next one could notice.
         costs = self._measure(TRACES)
         if isinstance(costs, Failure):
             found.append(Found("a call", failure=costs))
@@ -174,9 +177,11 @@ class Prober(AbstractContextManager["Prober"]):
             if isinstance(costs, Failure):
                 return Found(f"`{form.shown}`", failure=costs)
             tried = [cost for cost in costs if cost is not None]
-            if len(tried) < 3:  # the guard bounds it, or the scorer is too slow to tell
+            # The guard bounds the form, or the scorer is too slow to tell.
+            if len(tried) < 3:
                 return None
             least = [Cost(*map(min, one, other)) for one, other in zip(tried, least or tried, strict=False)]
+            # Most forms are done after the first time: only what looks like growth is measured again.
             described = growth_of([len(text) for text in texts[: len(least)]], least)
             if not described:
                 return None
@@ -192,6 +197,7 @@ class Prober(AbstractContextManager["Prober"]):
         try:
             return wait(self._pool.run(self._target, pickle.dumps((texts, is_growth)), _check))
         except JobFailedError as failed:
+            # A machine without a free core says nothing about the scorer.
             return [] if failed.excused else failed.failure
 
     def __exit__(self, *_: object) -> None:
@@ -199,6 +205,7 @@ class Prober(AbstractContextManager["Prober"]):
 
 
 def growth_of(lengths: Sequence[int], costs: Sequence[Cost]) -> str:
+    """Say how long a text would be unbearable, judged by the last three; "" if nothing outgrows the texts."""
     seconds = _outgrown(lengths[-3:], [cost.seconds for cost in costs[-3:]], _TIME)
     return seconds or _outgrown(lengths[-3:], [cost.memory for cost in costs[-3:]], _MEMORY)
 
@@ -254,7 +261,8 @@ def probe_of_task(entry: dict[str, Any], is_guarded: bool) -> Probe:
                 item, raw, tagged = guard.admit(item, text)
         except (Refusal, guard.BrokenEntry):
             return None
-        other = copy.deepcopy(item)  # a scorer may change it
+        # Both forms, as in training; a scorer may change the entry.
+        other = copy.deepcopy(item)
         return lambda: (score_form(dataset, item, raw), score_form(dataset, other, tagged))
 
     return _make_probe(prepare, str(entry["answer"]))
@@ -272,7 +280,8 @@ def _make_probe(prepare: Prepare, own: str) -> Probe:
             if score := prepare(text):
                 score()
 
-    score_short()  # imports what the scorer needs
+    # Before the forks, so that what the scorer imports late counts in no measurement.
+    score_short()
     calls: list[object] = []
     # A function of C: sympy evaluates no other builtins.
     setattr(builtins, TRACE, calls.append)
@@ -298,7 +307,8 @@ def _make_probe(prepare: Prepare, own: str) -> Probe:
         scores = list(map(prepare, texts))
         if is_growth and None in scores:
             return []
-        score_short()  # once more: after a fork, much memory is copied when it is first used
+        # Once more: after a fork, much memory is copied when it is first used.
+        score_short()
         enough = cost_of(score_short).seconds + _ENOUGH
         costs: list[Cost | None] = []
         for score in scores:

@@ -28,7 +28,7 @@ from rg_env.scoring import Guarded, Status, guarded, sandbox_report
 from rg_env.scoring.scorer import _target_of, _upstream_modules
 from rg_env.tasks.registry import task_names
 from tests.runner.programs import attempts
-from tests.runner.programs.attempts import FORBIDDEN
+from tests.runner.programs.attempts import FORBIDDEN, MECHANISMS
 from tests.running import program, run_program
 
 Item = Callable[..., dict[str, Any]]
@@ -60,7 +60,7 @@ def attempting() -> Iterator[Guarded]:
 
 @pytest.mark.parametrize("what", FORBIDDEN)
 def test_a_worker_cannot(attempting: Guarded, needs: Needs, tmp_path: Path, what: str) -> None:
-    needs(FORBIDDEN[what].mechanism)
+    needs(MECHANISMS[what])
     victim = tmp_path / "folder" / "victim"
     victim.parent.mkdir()
     victim.write_text("precious")
@@ -85,7 +85,7 @@ def test_a_worker_cannot(attempting: Guarded, needs: Needs, tmp_path: Path, what
             "udp": udp.getsockname()[1],
             "local": str(tmp_path / "socket"),
         }
-        for number in range(len(FORBIDDEN[what].attempts)):
+        for number in range(len(FORBIDDEN[what])):
             tried = attempting.score(what, number, facts)
             assert (tried.value, tried.status) == (None, Status.ERROR), number
             assert re.match(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from typing import Any
 
 from reasoning_gym.factory import ProceduralDataset, register_dataset
+
+from tests.scoring.file_scorer_functions import acting
 
 
 @dataclass
@@ -33,17 +34,8 @@ class ActingDataset(ProceduralDataset):
         return {"question": "2 + 2 =", "answer": str(self.config.right), "metadata": {"source_dataset": "acting"}}
 
     def score_answer(self, answer: str | None, entry: dict[str, Any]) -> float:
-        match answer:
-            case "spin":
-                while True:
-                    pass
-            case "sleep":
-                time.sleep(10**6)
-            case "exit":
-                os._exit(3)
-            case "remember":
-                ActingDataset.has_remembered = True
-        return float(ActingDataset.has_remembered or answer == str(self.config.right))
+        ActingDataset.has_remembered |= answer == "remember"
+        return max(ActingDataset.has_remembered, acting(str(answer), {"answer": str(self.config.right)}))
 
 
 class SharingDataset(ActingDataset):
