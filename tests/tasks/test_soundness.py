@@ -48,6 +48,11 @@ def integrate_the_question(entry: Entry) -> str:
     return f"integrate({entry['metadata']['integrand']}, {entry['metadata']['variable']})"
 
 
+def both_roles_of_one(entry: Entry) -> str:
+    name, terms = entry["metadata"]["names"][0], entry["metadata"]["knight_knave_terms"]
+    return f"{name} is a {terms['knight']}, {name} is a {terms['knave']}"
+
+
 def not_a_number_each(entry: Entry) -> str:
     return json.dumps([float("nan")] * (entry["answer"].count(",") + 1))
 
@@ -66,8 +71,11 @@ FREE: list[tuple[str, Callable[[Entry], str], float]] = [
     ("course_schedule", same("True False"), 0.4),
     ("game_of_life", same(json.dumps([[0] * 50] * 50)), 0.9),
     ("game_of_life_halting", same("any text"), 1.0),
+    ("gsm_symbolic", lambda entry: entry["answer"] + " or 123456.5", 1.0),
     ("intermediate_integration", integrate_the_question, 0.8),
     ("isomorphic_strings", same("True False"), 0.4),
+    ("knights_knaves", both_roles_of_one, 0.6),
+    ("letter_jumble", lambda entry: entry["answer"] + " and more", 1.0),
     ("mahjong_puzzle", same("Peng Chi Pass"), 0.25),
     ("number_sorting", not_a_number_each, 1.0),
     ("polynomial_equations", same("0.0317"), 0.2),
@@ -80,6 +88,7 @@ FREE: list[tuple[str, Callable[[Entry], str], float]] = [
     ("spell_backward", lambda entry: entry["answer"] + " or so", 0.9),
     ("syllogism", same("Yes No"), 0.35),
     ("time_intervals", some_interval, 0.7),
+    ("word_sorting", lambda entry: entry["answer"] + ", zorp", 1.0),
 ]
 
 
