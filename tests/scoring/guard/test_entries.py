@@ -70,6 +70,14 @@ def test_a_text_of_an_entry_is_evaluated_only_as_the_guard_writes_it(
         check_evaluated(task, text, admitted)
 
 
+def test_a_power_in_an_integrand_is_bounded() -> None:
+    entry = item_of("simple_integration")
+    rewrite, variable = guard.ENTRIES["simple_integration"], entry["metadata"]["variable"]
+    rewrite(changed(entry, "integrand", f"{variable}**10000"))
+    with pytest.raises(Refusal, match="an exponent is larger than 10000"):
+        rewrite(changed(entry, "integrand", f"{variable}**10001"))
+
+
 def test_an_entry_that_cannot_be_read_is_an_error_of_the_item(scorer: Scorer, cured_items: Items) -> None:
     entry = cured_items("simple_integration", 1)[0]
     scored = scorer.score_answer(changed(entry, "integrand", "zorp(1)"), "1")
