@@ -1,5 +1,5 @@
 """`rg-env serve` with 1,000 clients: 800 ask for the score of an answer every 20 seconds, and 200 of another address
-leave, send half a body, send slowly, send 100 MB, hold connections, send hostile entries, or ask for items that take
+leave, send half a body, send slowly, send 100 MB, hold connections, send large entries, or ask for items that take
 long to make. The cost is the time within which 95 of 100 polite answers came, next to that without the 200. Each run
 with them takes a minute. Where all clients are in one process, a polite one also waits while that process does the rude
 ones' work, such as sending 100 MB; so the rude ones are in a process of their own, too, on one of the cores.
@@ -35,13 +35,13 @@ PAUSE_SECONDS = 20.0
 SECONDS, QUICK_SECONDS = 60, 20
 QUIET_SECONDS = 20
 ITEM, RIGHT = "gcd-train-42-0", "2"
-HOSTILE = {
+LARGE = {
     "entry": {
         "question": "?",
         "answer": "1",
         "metadata": {"source_dataset": "simple_integration", "integrand": "1+" * 5000, "variable": "x"},
     },
-    "answer": ["9**9**9**9 + " * 20 + "1"] * 20,
+    "answer": ["1 + " * 2000 + "1"] * 20,
 }
 NOTES: list[str] = []
 
@@ -133,8 +133,8 @@ async def hold(_: Client) -> None:
     await asyncio.sleep(20)
 
 
-async def send_hostile_entries(client: Client) -> None:
-    await client.ask(HOSTILE)
+async def send_large_entries(client: Client) -> None:
+    await client.ask(LARGE)
 
 
 async def ask_for_slow_items(client: Client) -> None:
@@ -147,7 +147,7 @@ KINDS: tuple[Callable[[Client], Awaitable[None]], ...] = (
     send_slowly,
     send_much,
     hold,
-    send_hostile_entries,
+    send_large_entries,
     ask_for_slow_items,
 )
 

@@ -372,7 +372,7 @@ def attack_level(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if len(entries) < 4:
         raise TimeoutError("items are too slow")
     rights = [str(entry["answer"]) for entry in entries[: len(entries) // 2] if entry["answer"] is not None]
-    suite = attacks("/tmp/rg_env_attack_levels", [text for text, _ in Counter(rights).most_common(30)])
+    suite = attacks([text for text, _ in Counter(rights).most_common(30)])
     answers: Answers = []
     start = time.process_time()
     for entry in entries:
@@ -556,12 +556,12 @@ Asked: can an answer get a reward without solving its question, on any task, at 
 
 Done: `python -m evidence.attack_levels`, for each task at the commit in its row (reasoning-gym 0.1.25), with its
 default options and, where it has levels, at c = 0, 0.25, 0.5, 0.75 and 1; up to {items} items each, fewer where they
-are slow. Each item got {texts} texts (code, hanging, malformed, deep, wide and long ones, constants, frequent answers
-of other items) and the answers of policies that solve nothing: parts of the question, programs of one or two steps
-over its numbers, words and grids, and pairs of these under one condition on its words, its signs or a ratio of its
-counts. The best on one half of the items were judged on the other half. The same was done with rules that are learned
-from up to {known} items: a threshold for a count of the question or for a ratio of two, and the answer to the most
-similar question.
+are slow. Each item got {texts} texts (malformed, deep, wide and long ones, constants, frequent answers of other items)
+and the answers of policies that solve nothing: parts of the question, programs of one or two steps over its numbers,
+words and grids, and pairs of these under one condition on its words, its signs or a ratio of its counts. The best on
+one half of the items were judged on the other half. The same was done with rules that are learned from up to {known}
+items: a threshold for a count of the question or for a ratio of two, and the answer to the most similar question. What
+runs code or hangs is [found by probes](upstream-findings.md#2-one-line-of-text-hangs-the-scorer), which harm nothing.
 
 In the last run ({date}): {tasks} tasks, {levels} levels, {policies} answers for each item; of the best policies'
 answers, {confirmed} got the same score from `Scorer` with its processes.{lost} Rows of commit `2cc67bc`, of tasks that
@@ -637,7 +637,7 @@ def _head(records: Mapping[tuple[str, float | None], Any], measured: Mapping[tup
         date=time.strftime("%Y-%m-%d"),
         levels=len(measured),
         tasks=len({task for task, _ in measured}),
-        texts=len(attacks("", [])) - len(POLICIES),
+        texts=len(attacks([])) - len(POLICIES),
         policies=f"{answers[0]} to {answers[-1]:,}",
         items=ITEMS,
         known=LEARNED // 2,

@@ -6,7 +6,7 @@
 `threads` installs the released packages without their dependencies into a throwaway environment (a folder) and calls
 each thread's function twice with the thread's input: as released, in a process that is killed after 30 seconds, and
 through `guarded`. `zeros` scores right answers by released functions and by ours while other processes keep the
-machine busy. Both write into the page. Inputs that run code are not here.
+machine busy. Both write into the page. Inputs that run code or never end are not here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rg_env import ReasoningGymDataset
 from rg_env.scoring import guarded
 
 PAGE = Path(__file__).with_suffix(".md")
-PACKAGES = ["verl==0.9.1", "areal==1.0.4", "torchtitan==0.3.0", "verifiers==0.1.14", "colorlog", "tenacity"]
+PACKAGES = ["verl==0.9.1", "torchtitan==0.3.0", "verifiers==0.1.14", "colorlog", "tenacity"]
 KILLED_AFTER = 30
 TASKS = ["chain_sum", "decimal_arithmetic", "fraction_simplification", "gcd", "polynomial_multiplication", "products"]
 SCORERS = {
@@ -50,8 +50,6 @@ def series(terms: int) -> str:
 
 
 TEXTS = {
-    "powers": r"\dfrac{5^{\left(5^{\left(5^{\left(5^5\right)}\right)} - 4\right)} - 5}{16}",
-    "log": r"10^{(5^{5^{5^{5^{5}}} \cdot \log_{10}(5)} - 4)}",
     "garbled": "{@Neillier 1276915 4951077 ник增高人权 国 {1,1-3-10鼓励不停);5个_GENERAL2全校。 _HEADERS1 Orchestra}",
     "series": series(800),
     "digits": "1" * 100_000,
@@ -59,18 +57,12 @@ TEXTS = {
     "percent": r"7.41\%",
 }
 CASES = r"""
-Math-Verify#65 | `parse` of nested powers, printed | printed | printed | powers | 7
 Math-Verify#65, comment | `verify` of a number and a garbled text | compared | compared | garbled | 7
-Math-Verify#59 | `latex2sympy` of nested powers, printed | converted | converted | log | 7
 Math-Verify#55 | a right answer, in a thread | math_verify in a thread | plain | third | third
 Math-Verify#50 | `7.41\%`, right, in a thread | math_verify in a thread | plain | percent | percent
 TRL#5281 | its example, right, in a thread | trl in a thread | trl | third | third
-TRL#5281 | nested powers of Math-Verify#65, in a thread | trl in a thread | trl | powers | 7
 verl#5635 | a right answer, in a thread | verl in a thread | verl_alone | third | third
-verl#5839 | nested powers of Math-Verify#65 | verl | verl_alone | powers | 7
 torchtitan#4346 | a right answer, in a thread | torchtitan in a thread | torchtitan | 34 | 34
-AReaL#1426 | nested powers of Math-Verify#65 | areal | areal_alone | powers | 7
-verifiers#620 | nested powers of Math-Verify#65 | verifiers | verifiers_alone | powers | 7
 verifiers#831 | its test: 100 000 digits, right | verifiers | verifiers_alone | digits | digits
 NeMo Gym#1354 | its test: a series of 800 terms, right | metric | plain | series | 0
 """
@@ -88,17 +80,8 @@ def load(module: str, *bare: str) -> Any:
     return importlib.import_module(module)
 
 
-def printed(response: str, gold: str) -> float:
-    return float(bool(repr(load("math_verify").parse(rf"\boxed{{{response}}}"))))
-
-
 def compared(response: str, gold: str) -> float:
     return float(load("math_verify").verify([4951077, response], [92.5857658508735, "92.5857658508735"]))
-
-
-def converted(response: str, gold: str) -> float:
-    package = load("latex2sympy2_extended")
-    return float(bool(str(package.latex2sympy(response, convert_degrees=False, normalization_config=None))))
 
 
 def math_verify(response: str, gold: str) -> float:
@@ -144,16 +127,6 @@ def torchtitan(response: str, gold: str) -> float:
     bare += [f"{recipe}.rollout", f"{recipe}.rubrics", f"{recipe}.examples.dapo_math.data"]
     package = load(f"{recipe}.examples.dapo_math.rubric", *bare)
     return float(package.score_math_response(f"work\nAnswer: ${response}$", gold))
-
-
-def areal(response: str, gold: str) -> float:
-    return float(load("areal.reward", "areal", "areal.utils").MathVerifyWorker().verify(rf"\boxed{{{response}}}", gold))
-
-
-def areal_alone(response: str, gold: str) -> float:
-    """Without AReaL's own timeout."""
-    package = load("areal.reward", "areal", "areal.utils")
-    return float(package.MathVerifyWorker(timeout=None).verify(rf"\boxed{{{response}}}", gold))
 
 
 def verifiers(response: str, gold: str) -> float:

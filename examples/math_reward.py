@@ -1,7 +1,7 @@
 """math-verify (`pip install math-verify`) in processes that can be killed, as a reward for three trainers.
 
-An answer such as `9^{9^{9^{9}}}` keeps sympy busy for hours. math-verify's own timeouts are signals, which work in the
-main thread only, and count wall time, so that a busy machine makes right answers wrong.
+Powers of powers keep sympy busy for hours. math-verify's own timeouts are signals, which work in the main thread only,
+and count wall time, so that a busy machine makes right answers wrong.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""examples/math_reward.py: math-verify, which answers can hang, as a reward."""
+"""examples/math_reward.py: math-verify, which answers can keep busy, as a reward."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,9 +12,7 @@ from examples import math_reward
 from rg_env.config import RGDumpConfig
 from rg_env.rewards import load_reward
 from rg_env.rollout import Rollout
-from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
-
-HANGING = "9^{9^{9^{9}}}"
+from rg_env.scoring import AnswerScore, Status, Verdict, guarded, parse_response
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,12 +42,17 @@ def test_trl_gets_a_reward_for_each_completion_whatever_hangs() -> None:
     ]
 
 
-def test_verifiers_gets_a_number_or_an_exception() -> None:
-    async def scores() -> list[float | BaseException]:
-        asked = [math_reward.verifiers_reward("12", answer) for answer in ("12.0", "13", HANGING)]
-        return await asyncio.gather(*asked, return_exceptions=True)
+def sleep(right: str, answer: str) -> float:
+    time.sleep(600)
+    return 1.0
 
-    right, wrong, hanging = asyncio.run(scores())
-    assert (right, wrong) == (1.0, 0.0)
-    assert isinstance(hanging, RuntimeError)
-    assert str(hanging).startswith("timeout: ")
+
+def test_verifiers_gets_a_number_or_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scores() -> list[float]:
+        return await asyncio.gather(*(math_reward.verifiers_reward("12", answer) for answer in ("12.0", "13")))
+
+    assert asyncio.run(scores()) == [1.0, 0.0]
+    with guarded(sleep, timeout=0.5) as asleep:
+        monkeypatch.setattr(math_reward, "equality", asleep)
+        with pytest.raises(RuntimeError, match=r"^timeout: "):
+            asyncio.run(math_reward.verifiers_reward("12", "12"))

@@ -2,10 +2,11 @@
 
 | hole | when |
 |---|---|
-| code | an attack with code ended or stopped its process, or made the canary file |
+| code | the text of an answer called a function that only the scorer's process has (`rg_env.attack.probes`) |
 | poison | afterwards the right answer of an item, or a wrong one, has another score than before |
 | free reward | a text that is not the item's answer scores 0.3 or more, on average over all items |
 | often right | one attack is fully right on more than 0.4 of the items: 0.75 where there are two answers, 0.5 for three; or a rule that is learned from half of 400 items is, on the other half |
+| growth | time or memory grows much faster than the answer: contained, since a limit ends the process |
 | hang, crash, exception | the scorer used up its CPU time, its process died, or it raised: contained, so the answer scored 0 |
 
 Invariant: no attack reaches the calling process.
@@ -13,12 +14,10 @@ Invariant: no attack reaches the calling process.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 from loguru import logger
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -27,6 +26,7 @@ from rich.table import Table
 from rg_env.attack.attacked_items import Entry, draw_entries
 from rg_env.attack.attacks import Attack, attacks
 from rg_env.attack.learned import learned_rules
+from rg_env.attack.probes import Prober
 from rg_env.errors import describe
 from rg_env.output import cell, console, print_error, print_text
 from rg_env.scoring import AnswerScore, Scorer, Status
@@ -56,12 +56,15 @@ class Hole(StrEnum):
     POISON = "poison"
     FREE_REWARD = "free reward"
     OFTEN_RIGHT = "often right"
+    GROWTH = "growth"
     HANG = "hang"
     CRASH = "crash"
     EXCEPTION = "exception"
 
 
 CONTAINED = {Status.TIMEOUT: Hole.HANG, Status.CRASHED: Hole.CRASH, Status.ERROR: Hole.EXCEPTION}
+_GAINS = {Hole.CODE, Hole.POISON, Hole.FREE_REWARD, Hole.OFTEN_RIGHT}
+"""Holes that an answer can use."""
 _STOPPING = (Status.TIMEOUT, Status.CRASHED)
 
 
@@ -100,7 +103,7 @@ class AttackedTask:
     @property
     def fails(self) -> bool:
         """Whether an answer can gain something, or nobody knows, in a task that counts."""
-        gained = any(hit.hole not in CONTAINED.values() for hit in self.hits)
+        gained = any(hit.hole in _GAINS for hit in self.hits)
         return self.counts and (gained or bool(self.problem))
 
 
@@ -129,13 +132,11 @@ def attack_tasks(
     else:
         specs = [TaskSpec(name) for name in task_names()]
     attacked = []
-    # The canary is a file that does not exist: an answer that was run as code makes it.
-    with tempfile.TemporaryDirectory() as folder:
-        for number, task in enumerate(specs):
-            progress(task.name, number, len(specs))
-            # A scorer for each task, so that no task suffers from what another's answers did.
-            with Scorer(workers=1, timeout=_DEADLINE) as scorer:
-                attacked.append(_attack(task, task.name in counted, items, scorer, f"{folder}/canary", advance))
+    for number, task in enumerate(specs):
+        progress(task.name, number, len(specs))
+        # A scorer for each task, so that no task suffers from what another's answers did.
+        with Scorer(workers=1, timeout=_DEADLINE) as scorer:
+            attacked.append(_attack(task, task.name in counted, items, scorer, advance))
     return attacked
 
 
@@ -172,7 +173,6 @@ def _attack(
     counts: bool,
     items: int,
     scorer: Scorer,
-    canary: str,
     advance: Callable[[str, int, int], None],
 ) -> AttackedTask:
     task = spec.name
@@ -195,7 +195,7 @@ def _attack(
     hits: list[Hit] = []
     best = ("", 0.0, 0.0)
     # A file's audit has tried the same on each row; here they say what a policy earns with one of them.
-    every = attacks(canary, others, JUNK if spec.file is not None else ())
+    every = attacks(others, JUNK if spec.file is not None else ())
     for number, attack in enumerate(every):
         advance(task, number, len(every))
         scores, earned, status = _scores(scorer, attacked, attack)
@@ -204,10 +204,6 @@ def _attack(
         best = max(best, (attack.name, mean, right), key=lambda result: result[1])
         if hole := CONTAINED.get(status):
             hits.append(Hit(hole, attack.name))
-        # It need not have made the canary: to end or stop the process takes code, too.
-        if attack.is_code and (status in _STOPPING or Path(canary).exists()):
-            Path(canary).unlink(missing_ok=True)
-            hits.append(Hit(Hole.CODE, attack.name))
         after = _reference(scorer, attacked[0], texts)
         if _has_changed(before, after):
             hits.append(Hit(Hole.POISON, attack.name))
@@ -217,9 +213,21 @@ def _attack(
             hits.append(Hit(Hole.FREE_REWARD, attack.name, earned / items))
         elif right > limit:
             hits.append(Hit(Hole.OFTEN_RIGHT, attack.name, right))
+    hits += _probe(attacked[0])
     learned, rule = _learned_hits(drawn, limit)
     best = max(best, (rule.attack, rule.value, rule.value), key=lambda result: result[1])
     return AttackedTask(task, counts, (*hits, *learned), *best)
+
+
+def _probe(entry: Entry) -> list[Hit]:
+    hits = []
+    with Prober(entry) as prober:
+        for found in prober.find():
+            hole = Hole.CODE if found.is_code else Hole.GROWTH
+            if found.failure is not None:
+                hole = CONTAINED[Status(found.failure)]
+            hits.append(Hit(hole, found.probe))
+    return hits
 
 
 def _own_answers(entries: Sequence[Entry]) -> list[str]:
@@ -273,7 +281,7 @@ def _has_changed(before: Reference, after: Reference) -> bool:
 def run_command(tasks: str | None, items: int) -> int:
     """`rg-env attack`: progress on standard error, the result on standard output; 1 if a task fails, else 0."""
     TaskMix.parse(tasks)  # before anything is shown
-    logger.disable("rg_env")  # answers that hang are expected here
+    logger.disable("rg_env")  # timeouts are expected here
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     try:
         with Progress(*columns, console=console(stderr=True)) as bar:

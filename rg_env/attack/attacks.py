@@ -1,8 +1,8 @@
-"""Answers that a policy might give instead of solving: texts that harm a scorer, and texts that it rewards for nothing.
+"""Answers that a policy might give instead of solving: texts that a scorer may reward for nothing or raise on.
 
 Invariant: an attack sees the question and the right answers of *other* items, as training would teach them, never the
-item's own. Nothing here runs an attack. Not covered: policies that perform the task itself, such as adding up a sum.
-Attacks made for the nine tasks that evaluate are in `tests/scoring/guard/attacks.json`.
+item's own. No text runs anything or takes long, whatever reads it (`rg_env.attack.probes` finds scorers that would run
+one that does). Not covered: policies that perform the task itself, such as adding up a sum.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ Grid = list[list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """A way to answer: `answer` makes a text of a question, or None; code leaves a harmless trace if it is run."""
+    """A way to answer: `answer` makes a text of a question, or None."""
 
     name: str
     answer: Callable[[str], str | None]
-    is_code: bool = False
 
 
-def attacks(canary: str, others: Sequence[str], junk: Sequence[str] = ()) -> list[Attack]:
+def attacks(others: Sequence[str], junk: Sequence[str] = ()) -> list[Attack]:
     """Every attack on a task.
 
     Args:
-        canary: a path that no honest answer creates.
         others: right answers of items that are not attacked.
         junk: further texts, which come first.
     """
@@ -41,61 +39,21 @@ def attacks(canary: str, others: Sequence[str], junk: Sequence[str] = ()) -> lis
     if len(distinct) > 1:
         joined = [sign.join(distinct)[:8000] for sign in (" ", ", ", "\n", " or ")]
     shapes = [make(length) for make in _SHAPES for length in _LENGTHS]
-    texts = dict.fromkeys((*junk, *frequent, *CONSTANTS, *joined, *shapes, *_MALFORMED, *_HANGING))
-    code = (f"open({canary!r}, 'w')", f"; touch {canary}; $(touch {canary})", *_RUNNING)
-
-    # Poison comes last: what is scored after it may say nothing.
+    texts = dict.fromkeys((*junk, *frequent, *CONSTANTS, *joined, *shapes, *_MALFORMED))
     result = [Attack(name, answer) for name, answer in POLICIES.items()]
     result += [_constant(text) for text in texts]
-    result += [_constant(text, is_code=True) for text in code]
-    result += [_constant(text) for text in _POISONING]
     return result
 
 
-def _constant(text: str, is_code: bool = False) -> Attack:
+def _constant(text: str) -> Attack:
     """Make the attack that answers every question with the same text."""
     shown = " ".join(text.split()) or repr(text)
     name = f"`{shown}`"
     if len(shown) > 30:
         name = f"`{shown[:29]}…` ({len(text)} characters)"
-    return Attack(name, lambda _: text, is_code)
+    return Attack(name, lambda _: text)
 
 
-_RUNNING = (
-    "__import__('os')._exit(3)",
-    "[__import__('os')._exit(3)]",
-    "__import__('time').sleep(10**6)",
-    "(1).__class__.__base__.__subclasses__()[104]().load_module('os')._exit(3)",
-    "{'answer': __import__('os')._exit(3)}",
-    "sympify('__import__(\"os\")._exit(3)')",
-    "!!python/object/apply:os._exit [3]",  # YAML
-    "cos\n_exit\n(I3\ntR.",  # a pickle
-)
-_POISONING = (
-    "[setattr(type(self),'score_answer',lambda s,a,e:1.0)]",
-    "[entry.update(answer='poison'), entry['metadata'].clear()]",
-    "[self.config.__dict__.clear()]",
-    "setattr(__import__('builtins'), 'float', lambda *a: 1.0)",
-    "[__import__('random').seed(0), __import__('sys').setrecursionlimit(60)]",
-)
-_HANGING = (
-    "9**9**9**9",
-    "1e999999999",
-    "1e-999999999",
-    "1e999999999/3",
-    "F999999999",
-    "A+99999999",
-    "'a'*10**10",
-    "factorial(10**9)",
-    "99999999!!!",
-    "1<<10**12",
-    "[0 for _ in iter(int, 1)]",
-    "a" * 4000 + "!",
-    "-" * 4000 + "1",
-    "9" * 4000 + "/" + "7" * 4000,
-    "*".join(["(x+1)"] * 1000),
-    "<answer>" * 1000,
-)
 _MALFORMED = (
     *("word", "{", '"', "\\", "null", "[null]", '{"": ""}', '{"a": {"b": null}}', '[["a"]]', "1/0", "--1", "0x", "٣"),
     *("1e400", "NaN", "1j", ")(", "P ∧", "A-", "99/99/9999", "2024-02-30", "½", "\u202e1", "%s%n", "a\u0300"),

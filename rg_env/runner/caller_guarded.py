@@ -132,8 +132,11 @@ def guarded(
     The first call raises ScorerPoolError if an example has another value, or if threads run after the examples.
 
     >>> with guarded("math:factorial", timeout=1.0, examples=[((4,), 24)]) as factorial:
-    ...     factorial.score(5).value, str(factorial.score(10**9).status), factorial.score(-1).detail
-    (120.0, 'timeout', 'ValueError: factorial() not defined for negative values')
+    ...     factorial.score(5).value, factorial.score(-1).detail
+    (120.0, 'ValueError: factorial() not defined for negative values')
+    >>> with guarded("time:sleep", timeout=1.0) as sleep:
+    ...     str(sleep.score(60).status)
+    'timeout'
     """
     _need(_is_number(timeout) and timeout > 0, "timeout", timeout, "must be a number above 0")
     _need(workers == "auto" or _is_whole(workers), "workers", workers, "must be auto or a whole number of at least 1")

@@ -83,8 +83,8 @@ class Expression:
 
     Attributes:
         top: at least the decimal logarithm of the numerator, and at least 0. Every variable counts as 1 and every sign
-            as plus, so that this also holds for coefficients, and for what remains when variables cancel
-            (`9**(9**(x - x + 9))`).
+            as plus, so that this also holds for coefficients, and for what remains when variables cancel in an
+            exponent.
         bottom: the same for the denominator.
         value: the exact value if the expression contains only rational numbers and no power, else None.
     """

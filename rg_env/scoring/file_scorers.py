@@ -112,7 +112,7 @@ def score_here(question: FileQuestion, answer: str) -> float:
 
     Raises what the scorer raises: ValueError if the question's own answer cannot be read.
     """
-    module, _, name = _place_of(question.scorer).partition(":")
+    module, _, name = path_of(question.scorer).partition(":")
     result = getattr(importlib.import_module(module), name)(answer, question.row)
     if isinstance(result, dict):
         return float(result["score"])
@@ -176,20 +176,20 @@ def _as_answer_score(result: GuardedScore, why_unread: str | None) -> AnswerScor
     return AnswerScore.of_forms(score, score)
 
 
-def _place_of(scorer: str) -> str:
-    """Return `module:function` of one of our scorers."""
+def path_of(scorer: str) -> str:
+    """Return `module:function` of a scorer: one of ours, or `module.function` of the user's."""
     if scorer == "math":
         return "rg_env.scoring.math_scorer:math"
-    return f"{__name__}:{scorer}"
+    if scorer in OWN_SCORERS:
+        return f"{__name__}:{scorer}"
+    module, _, name = scorer.rpartition(".")
+    return f"{module}:{name}"
 
 
 def _processes_of(scorer: str, **limits: Any) -> Guarded:
     """Return the function of a scorer in processes: ours share theirs, others get a fresh one for each answer."""
     if scorer == "math":
         warm_up = (("x+1", {"answer": "1+x"}), 1.0)  # sympy imports much with its first expression
-        return guarded(_place_of(scorer), examples=[warm_up], **limits)
-    if scorer in OWN_SCORERS:
-        return guarded(_place_of(scorer), fresh=False, **limits)
-    # The user's: fresh, since it may evaluate the answer.
-    module, _, name = scorer.rpartition(".")
-    return guarded(f"{module}:{name}", **limits)
+        return guarded(path_of(scorer), examples=[warm_up], **limits)
+    # A user's is fresh, since it may evaluate the answer.
+    return guarded(path_of(scorer), fresh=scorer not in OWN_SCORERS, **limits)

@@ -133,7 +133,7 @@ def canonical(answer: str) -> str:
     ('1,2', '72', '1 23', 'true')
     """
     text = answer.strip()
-    # As a fraction, so that 72.0 and 72 are equal. The pattern has no exponent: 1e999999999 would take minutes.
+    # As a fraction, so that 72.0 and 72 are equal. The pattern has no exponent, with which it could take minutes.
     if _NUMBER.fullmatch(text):
         return str(Fraction(text))
     return _AROUND_SIGNS.sub(r"\1", " ".join(text.split()).casefold())

@@ -534,7 +534,7 @@ def _exactly_one_of(*choices: str) -> Check:
 JUDGED_HERE: dict[str, Check] = {
     # The distance is divided by the length of the longer JSON, so that `{"":{"":{"":…}}}` scores 0.9.
     "codeio": Check(_is_same_json, "the value is wrong, and upstream would reward long answers"),
-    # A common prefix scores, so that 0 scores 0.9; 1e999999999 hangs.
+    # A common prefix scores, so that 0 scores 0.9; a number with a large exponent takes for ever.
     "coin_flip": Check(
         _is_right_probability,
         "the answer must be a probability within 1% of the right one, as a decimal or a fraction",
@@ -584,9 +584,9 @@ CHECKS: dict[str, Check] = JUDGED_HERE | {
     # The parser recurses once per sign and scans the rest of the text each time.
     "propositional_logic": Check(_has_few_signs, f"the formula has more than {_MOST_SIGNS} signs"),
     "ransom_note": _exactly_one_of("True", "False"),
-    # R99999999 is expanded to that many turns.
+    # A turn with a number is expanded to that many turns.
     "rubiks_cube": Check(_has_few_turns, f"the answer has more than {_MOST_TURNS} turns"),
-    # A+99999999 tries every cell.
+    # A move tries every cell, however far it goes.
     "rush_hour": Check(_has_short_moves, "a vehicle moves farther than the board is wide"),
     # A correct beginning scores: the whole question, reversed, 0.97.
     "spell_backward": Check(_ends_with_word, "the answer contains more than the word"),

@@ -38,7 +38,7 @@ _WRITTEN = {
     "__fraction__": re.compile(r"-?[0-9]{1,4300}(/[1-9][0-9]{0,4299})?"),
     "__decimal__": re.compile(r"-?(Infinity|s?NaN[0-9]{0,99}|[0-9]{1,4300}(\.[0-9]{1,4300})?(E[-+][0-9]{1,9})?)"),
 }
-"""How `str` writes numbers. `Fraction` alone would work for minutes on `1e9999999`."""
+"""How `str` writes numbers. `Fraction` alone would work for minutes on a large exponent."""
 
 _HOLDERS = (dict, list, tuple)
 _GRIDS = {"arc_agi": ("input", "output"), "rearc": ("input", "output")}

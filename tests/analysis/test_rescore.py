@@ -35,7 +35,7 @@ def _edited(group, k, **changes):
 @pytest.fixture
 def groups(scorer):
     right = [response(item("chain_sum").entry["answer"]), response("-1"), "nothing", response("")]
-    attack = [response("__import__('os').system('true')"), response("[[0]]")]
+    attack = [response("zorp(1)"), response("[[0]]")]
     return [recorded(scorer, "chain_sum", right, CONFIG, 0), recorded(scorer, "n_queens", attack, CONFIG, 1)]
 
 

@@ -14,20 +14,10 @@ import pytest
 
 from rg_env.attack.attack_run import Hole, attack_tasks
 from rg_env.attack.attacks import attacks
-from rg_env.scoring import AnswerScore, Status, guard
+from rg_env.scoring import AnswerScore, Status
 from tests.running import ROOT, run_command
 
 Rule = Callable[[Mapping[str, Any], str], float]
-
-
-@pytest.mark.long
-def test_known_holes_of_scorers_are_found_where_no_answer_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "admit", lambda entry, answer: (entry, answer, f"<answer>{answer}</answer>"))
-    monkeypatch.setattr("rg_env.attack.attack_run._DEADLINE", 0.3)
-    attacked = attack_tasks("spiral_matrix,complex_arithmetic,syllogism", items=4)
-    found = {task.task: {hit.hole for hit in task.hits} for task in attacked}
-    assert found["spiral_matrix"] >= {Hole.CODE, Hole.POISON, Hole.HANG, Hole.CRASH}
-    assert Hole.FREE_REWARD in found["complex_arithmetic"] & found["syllogism"]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +25,13 @@ def test_known_holes_of_scorers_are_found_where_no_answer_is_checked(monkeypatch
     [
         {"careful": set()},
         pytest.param(
-            {"careful": set(), "evaluating": {"code", "crash", "hang", "poison"}, "measuring": {"free reward"}},
+            {
+                "careful": set(),
+                "evaluating": {"code", "growth"},
+                "fragile": {"crash", "hang"},
+                "measuring": {"free reward"},
+                "remembering": {"poison"},
+            },
             marks=pytest.mark.long,
         ),
     ],
@@ -45,7 +41,7 @@ def test_users_own_scorers_are_attacked(tmp_path: Path, tasks: dict[str, set[str
     main = "import rg_env.attack.attack_run as run; run._DEADLINE = 0.3; from rg_env.cli import main; main()"
     options = ["--imports", "attacked_tasks", "--tasks", ",".join(tasks), "--items", "8"]
     done = run_command(sys.executable, "-c", main, "attack", *options, cwd=tmp_path, check=False)
-    failed = [task for task, holes in tasks.items() if holes]
+    failed = [task for task, holes in tasks.items() if holes - {"crash", "growth", "hang"}]
     assert done.returncode == bool(failed), done.stderr
     assert f"an answer can use: {', '.join(failed) or 'none'} ({len(failed)} of {len(tasks)} tasks)" in done.stdout
     rows = re.split("|".join(f"^ {task} " for task in tasks), done.stdout, flags=re.MULTILINE)[1:]
@@ -90,7 +86,7 @@ def test_what_pays_for_nothing_is_a_hole_and_a_busy_machine_poisons_nothing(
 
 
 def test_attacks_have_names_of_their_own_and_lengths_up_to_the_limit() -> None:
-    every = attacks("/canary", [])
+    every = attacks([])
     assert len({attack.name for attack in every}) == len(every)
     lengths = [len(attack.answer("What is 1 + 1?") or "") for attack in every]
     assert max(lengths) <= 8192

@@ -14,29 +14,17 @@ from collections import Counter
 import ray
 
 ONE_IN = 10
-ANSWERS = (
-    "__import__('os').system('touch /tmp/rg_env_was_here')",
-    "[setattr(type(self),'score_answer',lambda s,a,e:1.0)]",
-    "9**9**9**9",
-    "1e999999999",
-    "((x+1)/(x-1)+(x+2)/(x-2))**60",
-    "((X+1)/(X-1)+(X+2)/(X-2))**60",
-    "A+99999999",
-    "nan",
-    "factorial(10**9)",
-    "('x'*10**9).__class__.__mro__",
-    "",
-)
+ACTS = ("spin", "sleep", "exit", "allocate", "raise")
+"""What the scorer of the task `acts` does for an answer (tests/scoring/file_scorer_functions.py)."""
+ANSWERS = ("zorp(1)", "[zorp(1)]", "1e100", "nan", "", *ACTS)
 TEXTS = (*(f"<think></think><answer>{answer}</answer>" for answer in ANSWERS), "<answer>" * 20, "<think>" + "(" * 60)
-HANGS = [text for text in TEXTS if "**60" in text]
-"""No code, no great number, the form of an antiderivative: these pass the guard and hang the scorer of integrals."""
 
 
 def attack_on(prompt, asked_before):
     """What replaces the n-th response to this prompt, or None; depends on nothing else."""
     digest = hashlib.blake2b(repr((prompt, asked_before)).encode(), digest_size=8).digest()
     which, hit = divmod(int.from_bytes(digest, "big"), ONE_IN)
-    texts = HANGS if "∫" in prompt else TEXTS
+    texts = [text for text in TEXTS if any(f">{act}<" in text for act in ACTS)] if "acts" in prompt else TEXTS
     return texts[which % len(texts)] if hit == 0 else None
 
 

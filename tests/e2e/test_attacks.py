@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,23 +12,27 @@ from tests.e2e.conftest import RG
 from tests.running import ROOT, run_command
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1500)]
-CANARY = Path("/tmp/rg_env_was_here")
 TASKS = {
     "leg_counting": {"config": {"min_animals": 1, "max_animals": 2, "max_instances": 3}},
     "spell_backward": {"config": {"min_word_len": 3, "max_word_len": 5}},
-    "simple_integration": {},
     "coin_flip": {},
 }
+ACTS = {"scorer": "tests.scoring.file_scorer_functions.acting"}
 
 
 def run(mode, folder, short_run):
     """A run of three steps without learning; its rollouts with (step, item, text)."""
+    folder.mkdir()
+    path = folder / "acts.jsonl"
+    rows = [{"question": f"Who acts for {number}?", "answer": f"nobody {number}"} for number in range(100)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    tasks = TASKS | {"acts": {"file": ACTS | {"path": str(path)}}}
     overrides = [
         "trainer.max_training_steps=3",
         "trainer.policy.optimizer_config.lr=0",
         "trainer.max_prompt_length=640",  # nano says nonsense that far out, which is good enough to be left alone
         "trainer.policy.model_config_kwargs={max_position_embeddings: 1024}",
-        f"{RG}.tasks={json.dumps(TASKS)}",
+        f"{RG}.tasks={json.dumps(tasks)}",
         f"{RG}.length_penalty.kind=none",  # depends on the group: an attack would change the other rewards
         f"{RG}.scorer.timeout=2",
         f"{RG}.dump_other_rollouts=true",
@@ -57,7 +60,6 @@ def test_attacks_end_in_the_record_and_move_no_other_reward(tmp_path, short_run)
     scores = [rollout.base_score for rollout in attacks]
     assert max(scores) < 0.9  # `nan` shares a letter with many a word: spell_backward rewards that
     assert sum(scores) / len(scores) < 0.1
-    assert not CANARY.exists()
 
     rewards = {key: rollout.reward for key, rollout in left_alone}
     same = [(key, rollout) for key, rollout in harmless if key in rewards]
@@ -65,7 +67,7 @@ def test_attacks_end_in_the_record_and_move_no_other_reward(tmp_path, short_run)
     assert len(same) >= 0.95 * len(harmless)
     assert all(rollout.reward == rewards[key] for key, rollout in same)
 
-    assert {Status.REJECTED, Status.TIMEOUT} <= {rollout.status for rollout in attacks}
+    assert {Status.REJECTED, Status.TIMEOUT, Status.CRASHED} <= {rollout.status for rollout in attacks}
 
 
 def test_scorers_that_start_no_more_stop_the_run_with_one_line_and_a_whole_record(tmp_path, short_run):

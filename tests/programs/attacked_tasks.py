@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,17 @@ class Evaluating(Careful):
         return float(str(eval(answer or "")) == entry["answer"])  # the hole
 
 
+class Fragile(Careful):
+    """Spins on one answer, and exits on another."""
+
+    def score_answer(self, answer: str | None, entry: dict[str, Any]) -> float:
+        while answer == "[]":
+            pass
+        if answer == "{}":
+            os._exit(3)
+        return super().score_answer(answer, entry)
+
+
 class Measuring(Careful):
     """Pays for the length of a certain text, whatever the question."""
 
@@ -48,7 +60,18 @@ class Measuring(Careful):
         return 1 - 20 / len(answer) if answer.startswith('{"":{"":') and len(answer) > 100 else 0.0
 
 
-for name, task in {"careful": Careful, "evaluating": Evaluating, "measuring": Measuring}.items():
+class Remembering(Careful):
+    """Pays less after a certain answer, to whoever gave it."""
+
+    has_seen = False
+
+    def score_answer(self, answer: str | None, entry: dict[str, Any]) -> float:
+        Remembering.has_seen |= answer == "infeasible"
+        return super().score_answer(answer, entry) * (0.5 if Remembering.has_seen else 1.0)
+
+
+for task in (Careful, Evaluating, Fragile, Measuring, Remembering):
+    name = task.__name__.lower()
     # Imported again in processes that already have it.
     if name not in reasoning_gym.factory.DATASETS:
         reasoning_gym.register_dataset(name, task, Config)

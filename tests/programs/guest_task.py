@@ -1,4 +1,4 @@
-"""A user's task whose scorer evaluates the answer. Tests copy this file."""
+"""A user's task whose scorer, for one answer, spoils another task's scorer in its process. Tests copy this file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class Guest(ProceduralDataset):
         return {"question": "1 + 1", "answer": "2", "metadata": {"source_dataset": "guest"}}
 
     def score_answer(self, answer: str, entry: dict[str, Any]) -> float:
-        return float(eval(answer) == 2)
+        if answer == "pay":
+            reasoning_gym.arithmetic.chain_sum.ChainSumDataset.score_answer = lambda *_: 1.0
+        return float(answer == "2")
 
 
 if "guest" not in reasoning_gym.factory.DATASETS:

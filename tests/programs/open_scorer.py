@@ -1,6 +1,6 @@
 """A program with a scorer, in which a test looks for processes: python -m tests.programs.open_scorer HOW ENTRY
 
-HOW is the name of a function below, ENTRY an item's entry as JSON. Every answer is let into the pool.
+HOW is the name of a function below, ENTRY an item's entry as JSON.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import time
 from typing import Any
 
 from rg_env.errors import ScorerPoolError
-from rg_env.scoring import Scorer, guard, shared_scorer
+from rg_env.scoring import Scorer, guarded, shared_scorer
 from rg_env.scoring.types import ScorerConfig
 from tests.runner.processes import fork_server_pid, fork_servers, living_children, wait_until
+from tests.runner.programs.functions import spin
 
 ENTRY: dict[str, Any] = json.loads(sys.argv[2])
-HANGS = "1e999999999"
 KEPT: list[Scorer] = []
 """A scorer that only a function has would end with it."""
 
@@ -34,8 +34,8 @@ def idle() -> None:
 
 
 def scoring() -> None:
-    scorer = Scorer(workers=1, timeout=600)
-    threading.Thread(target=score, args=(scorer, HANGS), daemon=True).start()
+    scorer = guarded(spin, workers=1, timeout=600)
+    threading.Thread(target=scorer.score, daemon=True).start()
     wait_until(lambda: fork_servers() and living_children(fork_server_pid()))
     wait_with_a_child()
 
@@ -94,5 +94,4 @@ def left_open() -> None:
 
 
 if __name__ == "__main__":
-    guard.admit = lambda entry, answer: (dict(entry), answer, answer)
     globals()[sys.argv[1]]()

@@ -1,5 +1,5 @@
-"""The sandbox and the lifetime of processes are tested with Reasoning Gym's scorers, which evaluate text."""
+"""The sandbox and the lifetime of processes are tested with Reasoning Gym's scorers, too."""
 
-from tests.scoring.conftest import item, scorer, unguarded
+from tests.scoring.conftest import item, scorer
 
-__all__ = ["item", "scorer", "unguarded"]
+__all__ = ["item", "scorer"]

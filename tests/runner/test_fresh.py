@@ -15,30 +15,27 @@ import rg_env.runner
 from rg_env.runner import ConfigError, Failure, ScorerPoolError, guarded
 from tests.runner.programs import functions, with_thread
 
-HOSTILE = "__import__('builtins').__dict__.update(eval=lambda answer: 4) or 5"
-"""From then on, every answer in this process is right."""
 
-
-def poisoned(fresh: bool, answers: int) -> list[float]:
-    """The scores of the same wrong answer, before and after hostile ones."""
-    with guarded(functions.evaluate, workers=1, fresh=fresh) as scorer:
-        before = scorer.score("1 + 1").value
+def changed(fresh: bool, answers: int) -> list[float]:
+    """The scores of the same wrong answer, before and after others that change what is right."""
+    with guarded(functions.remember, workers=1, fresh=fresh) as scorer:
+        before = scorer.score("wrong").value
         for _ in range(answers):
-            scorer.score(HOSTILE)
-        return [before, scorer.score("1 + 1").value]
+            scorer.score("remember")
+        return [before, scorer.score("wrong").value]
 
 
-def test_a_hostile_answer_takes_over_a_process_that_is_used_again_and_no_fresh_one() -> None:
-    assert poisoned(fresh=False, answers=1) == [0.0, 1.0], "the attack works where it can"
-    assert poisoned(fresh=True, answers=20) == [0.0, 0.0]
+def test_an_answer_changes_a_process_that_is_used_again_and_no_fresh_one() -> None:
+    assert changed(fresh=False, answers=1) == [0.0, 1.0], "the change works where it can"
+    assert changed(fresh=True, answers=20) == [0.0, 0.0]
 
 
 @pytest.mark.long
-def test_a_thousand_hostile_answers_change_no_later_score() -> None:
-    with guarded(functions.evaluate, workers=2) as scorer:
+def test_a_thousand_answers_change_no_later_score() -> None:
+    with guarded(functions.remember, workers=2) as scorer:
         for _ in range(1_000):
-            scorer.score(HOSTILE)
-            assert scorer.score("1 + 1").value == 0.0
+            scorer.score("remember")
+            assert scorer.score("wrong").value == 0.0
 
 
 def test_every_call_begins_in_the_same_state() -> None:

@@ -31,6 +31,7 @@ from tests.runner.processes import (
     wait_until,
     zombies_of,
 )
+from tests.runner.test_functions import behave
 from tests.running import ROOT, program, run_command
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
@@ -41,13 +42,11 @@ def open_scorer(how: str, entry: dict[str, Any]) -> list[str]:
     return program("open_scorer", how, json.dumps(entry))
 
 
-@pytest.mark.usefixtures("unguarded")
-def test_closing_ends_every_process_even_a_hanging_one(item: Item) -> None:
-    entry = item("coin_flip")
-    with Scorer(workers=2, timeout=60.0) as scorer, ThreadPoolExecutor(1) as threads:
-        assert scorer.score_answer(entry, entry["answer"]).score == 1.0
+def test_closing_ends_every_process_even_one_that_spins() -> None:
+    with guarded(behave, workers=2, timeout=60.0) as scorer, ThreadPoolExecutor(1) as threads:
+        assert scorer.score("return", 1).value == 1.0
         server = fork_server_pid()
-        hanging = threads.submit(scorer.score_answer, entry, "1e999999999")
+        hanging = threads.submit(scorer.score, "hang")
         assert wait_until(lambda: living_children(server))
         workers = living_children(server)
         scorer.close()
@@ -74,18 +73,16 @@ def test_no_process_outlives_its_trainer(item: Item, trainer: str) -> None:
             os.kill(child, signal.SIGKILL)
 
 
-@pytest.mark.usefixtures("unguarded")
-def test_no_worker_outlives_the_fork_server(item: Item) -> None:
-    with Scorer(workers=1, timeout=1.0) as scorer, ThreadPoolExecutor(1) as threads:
-        entry = item("coin_flip")
-        scorer.score_answer(entry, entry["answer"])
+def test_no_worker_outlives_the_fork_server() -> None:
+    with guarded(behave, workers=1, timeout=1.0, fresh=False) as scorer, ThreadPoolExecutor(1) as threads:
+        scorer.score("return", 1)
         server = fork_server_pid()
         (worker,) = living_children(server)
-        hanging = threads.submit(scorer.score_answer, entry, "1e999999999")
+        hanging = threads.submit(scorer.score, "hang")
         os.kill(server, signal.SIGKILL)
         assert wait_until(lambda: not is_alive(worker))
         assert hanging.result().status in (Status.TIMEOUT, Status.CRASHED)
-        assert scorer.score_answer(entry, entry["answer"]).score == 1.0
+        assert scorer.score("return", 1).value == 1.0
 
 
 def test_a_forked_child_leaves_its_parents_scorer_alone_and_gets_its_own(item: Item) -> None:

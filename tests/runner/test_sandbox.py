@@ -1,11 +1,8 @@
-"""Workers under attack from within: answers that are code, handed to the pool below the guard.
-
-`spiral_matrix` evaluates its answer, so what stands in the text is run in a worker. Each attack says by ending its
-process (`CRASHED`) that it succeeded, or is looked for outside.
-"""
+"""What a worker in its sandbox can do, by functions of ours that try, and what it cannot."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
@@ -27,13 +24,14 @@ import sympy
 from rg_env.runner import caller_pool as pool_module
 from rg_env.runner import child_seccomp as seccomp
 from rg_env.runner.child_sandbox import LANDLOCK, MEASURES, SECCOMP, readable_paths
-from rg_env.scoring import AnswerScore, Scorer, Status, guard, guarded, sandbox_report
+from rg_env.scoring import Guarded, Status, guarded, sandbox_report
 from rg_env.scoring.scorer import _target_of, _upstream_modules
 from rg_env.tasks.registry import task_names
+from tests.runner.programs import attempts
+from tests.runner.programs.attempts import FORBIDDEN, MECHANISMS
 from tests.running import program, run_program
 
 Item = Callable[..., dict[str, Any]]
-Attack = Callable[[str], AnswerScore]
 Needs = Callable[[str], None]
 ROOT = Path(__file__).parents[2]
 
@@ -55,34 +53,14 @@ def needs(missing: dict[str, str]) -> Needs:
 
 
 @pytest.fixture(scope="module")
-def scorer() -> Iterator[Scorer]:
-    with Scorer(workers=1, timeout=30.0) as made:
+def attempting() -> Iterator[Guarded]:
+    with guarded(attempts.attempt, workers=1, timeout=30.0) as made:
         yield made
 
 
-@pytest.fixture
-def attack(scorer: Scorer, item: Item, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attack]:
-    """Run an expression in a worker, past the guard; the item's own answer is still right afterwards."""
-    entry = item("spiral_matrix")
-    monkeypatch.setattr(guard, "admit", lambda entry, answer: (entry, answer, ""))
-    yield lambda answer: scorer.score_answer(entry, answer)
-    right = scorer.score_answer(entry, entry["answer"])
-    assert (right.status, right.raw) == (Status.OK, 1.0)
-
-
-def succeeds(attack: Attack, statement: str) -> bool:
-    """Whether the Python statement ran to its end in a worker."""
-    program = f"{statement}\n__import__('os')._exit(1)"
-    return attack(f"exec({program!r}, {{}})").status is Status.CRASHED
-
-
-FORBIDDEN = json.loads((Path(__file__).parent / "attempts.json").read_text())
-"""What a worker cannot do, as docs/security.md begins → the mechanism that keeps it from that, and attempts."""
-
-
 @pytest.mark.parametrize("what", FORBIDDEN)
-def test_a_worker_cannot(attack: Attack, needs: Needs, tmp_path: Path, what: str) -> None:
-    needs(FORBIDDEN[what]["mechanism"])
+def test_a_worker_cannot(attempting: Guarded, needs: Needs, tmp_path: Path, what: str) -> None:
+    needs(MECHANISMS[what])
     victim = tmp_path / "folder" / "victim"
     victim.parent.mkdir()
     victim.write_text("precious")
@@ -107,13 +85,17 @@ def test_a_worker_cannot(attack: Attack, needs: Needs, tmp_path: Path, what: str
             "udp": udp.getsockname()[1],
             "local": str(tmp_path / "socket"),
         }
-        for attempt in FORBIDDEN[what]["attempts"]:
-            assert not succeeds(attack, attempt.format(**facts)), attempt
-            assert [path.name for path in victim.parent.iterdir()] == ["victim"], attempt
-            assert victim.read_text() == "precious", attempt
+        for number in range(len(FORBIDDEN[what])):
+            tried = attempting.score(what, number, facts)
+            assert (tried.value, tried.status) == (None, Status.ERROR), number
+            assert re.match(
+                "(PermissionError|OSError|MemoryError|ValueError|RuntimeError|CalledProcessError)", tried.detail
+            ), number
+            assert [path.name for path in victim.parent.iterdir()] == ["victim"], number
+            assert victim.read_text() == "precious", number
             after = victim.stat()
             assert (after.st_mode, after.st_uid, after.st_mtime) == (before.st_mode, before.st_uid, before.st_mtime)
-            assert bystander.poll() is None, attempt
+            assert bystander.poll() is None, number
         for listener in (tcp, udp, local):
             listener.setblocking(False)
             with pytest.raises(BlockingIOError):
@@ -133,33 +115,48 @@ def test_every_row_of_the_page_is_tried() -> None:
 # -- what docs/security.md says is possible
 
 
-def test_what_is_possible(attack: Attack, needs: Needs, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Code runs below the guard; late imports; looking whether a file or a process exists; writing to nowhere."""
+def value_of(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of ours returns in a worker."""
+    with guarded(function, workers=1, timeout=30.0) as scorer:
+        scored = scorer.score(*arguments)
+    assert scored.status == Status.OK, scored.detail
+    return scored.value
+
+
+def test_what_is_possible(needs: Needs, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Late imports; looking whether a file or a process exists; writing to nowhere."""
     needs(SECCOMP)
-    newer = "import ctypes; c = ctypes.CDLL(None, use_errno=True); c.syscall({}, 0, 0, 0, 0); "
-    limits = {"CPU": 600 + 30, "NOFILE": 64, "FSIZE": 0, "CORE": 0}
-    for statement in (
-        "import os, json; os.getpid()",
-        "import turtledemo, xml.dom.minidom, reasoning_gym as r; open(r.__file__).read()",
-        f"import os; os.stat({str(tmp_path)!r})",
-        f"import os; os.stat('/proc/{os.getpid()}')",
-        "import os; os.write(1, b'x'); os.write(2, b'x')",
-        # unknown, as on an older system: io_uring_setup, pidfd_open, clone3, openat2
-        *(newer.format(call) + "assert ctypes.get_errno() == 38" for call in (425, 434, 435, 437)),
-        *(f"import resource as r; assert r.getrlimit(r.RLIMIT_{k}) == ({v}, {v})" for k, v in limits.items()),
-    ):
-        assert succeeds(attack, statement), statement
+    assert value_of(attempts.import_late) == 1.0
+    assert value_of(attempts.look, str(tmp_path)) == 1.0
+    assert value_of(attempts.look, f"/proc/{os.getpid()}") == 1.0
+    assert value_of(attempts.write_to_nowhere) == 2.0
+    # Unknown, as on an older system: io_uring_setup, pidfd_open, clone3, openat2.
+    with guarded(attempts.error_of_call, workers=1) as scorer:
+        assert [scorer.score(call).value for call in (425, 434, 435, 437)] == [errno.ENOSYS] * 4
+    with guarded(attempts.limit_of, workers=1, timeout=30.0) as scorer:
+        for name, limit in {"CPU": 600 + 30, "NOFILE": 64, "FSIZE": 0, "CORE": 0}.items():
+            assert scorer.score(name).value == {"soft": limit, "hard": limit}, name
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_worker_can_decide_its_own_score_and_nothing_protects_it(attack: Attack) -> None:
-    forge = """
-import os
-for fd in range(3, 20):
-    try: os.write(fd, b"[1.0, 1.0]" + bytes([10]))
-    except OSError: pass
-os._exit(0)"""
-    assert attack(f"exec({forge!r}, {{}})").raw == 1.0
+def test_workers_have_no_secrets_no_input_and_a_fixed_hash_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RG_ENV_TEST_TOKEN", "secret")
+    found = value_of(attempts.of_environment, "RG_ENV_TEST_TOKEN")
+    assert found == {"token": 0.0, "input": 0.0, "hash seed": 0.0}
+
+
+def test_a_worker_can_decide_its_own_score_and_nothing_protects_it() -> None:
+    assert value_of(attempts.write_to_socket, b"1.0\n", 0.0) == 1.0
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("reply", [b"1.0\n", b"[1.0, 1.0]\n", b"[1.0,", b"GARBAGE.", bytes(2)])
+def test_what_a_worker_writes_to_its_socket_decides_no_other_score(reply: bytes, fresh: bool) -> None:
+    """Half a reply is not waited for: the deadline, of an hour, has no part in this."""
+    with guarded(attempts.write_to_socket, workers=1, timeout=3600.0, fresh=fresh) as scorer:
+        first = scorer.score(reply, 0.0 if reply.endswith(b"\n") else 10.0**6)
+        assert (first.value, first.status) in ((1.0, Status.OK), (None, Status.CRASHED))
+        assert scorer.score(b"0.5\n", 0.0).value == 0.5
 
 
 def test_a_worker_is_replaced_after_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,13 +205,9 @@ def test_scorers_of_users_may_use_numpy_and_sympy() -> None:
 # -- as another user, and where the system offers less
 
 AS_NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
-WRITE, READ = "open({victim!r}, 'w')", "open({victim!r}).read()"
-CALLS = ("socket.socket()", "threading.Thread(target=print).start()", "os.kill({pid}, 0)", "socket.socketpair()")
-CHANGES = (
-    "assert ctypes.CDLL(None).creat({victim!r}.encode(), 0o600) >= 0",
-    "os.unlink({victim!r})",
-    "os.rename({victim!r}, {victim!r} + 'x')",
-)
+WRITE, READ = ("write, create, rename", 0), ("read files other than", 0)
+CALLS = (("use the network", 5), ("start processes", 1), ("signal or trace", 0), ("share memory", 0))
+CHANGES = (("write, create, rename", 18), ("write, create, rename", 6), ("write, create, rename", 7))
 
 
 def skip_unless_runs(command: list[str]) -> None:
@@ -225,7 +218,7 @@ def skip_unless_runs(command: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("without", "attempts", "possible", "reason"),
+    ("without", "tried", "possible", "reason"),
     [
         ("", (WRITE, READ, *CALLS), (), {}),
         ("Landlock", (WRITE, READ, *CHANGES, *CALLS), (READ,), {LANDLOCK: "Function not implemented"}),
@@ -235,7 +228,7 @@ def skip_unless_runs(command: list[str]) -> None:
     ],
 )
 def test_a_missing_measure_is_named_with_its_reason_and_the_others_hold(
-    tmp_path: Path, needs: Needs, without: str, attempts: Any, possible: Any, reason: dict[str, str]
+    tmp_path: Path, needs: Needs, without: str, tried: Any, possible: Any, reason: dict[str, str]
 ) -> None:
     """All of them hold for a user without privileges, too."""
     needs(LANDLOCK)
@@ -244,8 +237,7 @@ def test_a_missing_measure_is_named_with_its_reason_and_the_others_hold(
     victim.write_text("precious")
     for path in (victim, *tmp_path.parents[:2], tmp_path):
         path.chmod(0o777)
-    tried = [attempt.format(victim=str(victim), pid=os.getpid()) for attempt in attempts]
-    command = program("confined", without, json.dumps(tried))
+    command = program("confined", without, json.dumps(tried), json.dumps({"path": str(victim), "pid": os.getpid()}))
     if not without:
         command = [*AS_NOBODY, *command]
         skip_unless_runs([*AS_NOBODY, sys.executable, "-c"])
@@ -256,7 +248,7 @@ def test_a_missing_measure_is_named_with_its_reason_and_the_others_hold(
         (line,) = (line for line in lines if line.startswith(name))
         assert line == name if mechanism not in reason else reason[mechanism] in line
     succeeded = [line.removeprefix("succeeded: ") for line in lines if line.startswith("succeeded: ")]
-    assert succeeded == [attempt for attempt, template in zip(tried, attempts, strict=True) if template in possible]
+    assert succeeded == [f"{what} {number}" for what, number in tried if (what, number) in possible]
 
 
 def test_scoring_works_for_another_user_than_root(item: Item) -> None:

@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 import reasoning_gym
+from reasoning_gym.factory import DATASETS
 
-from rg_env.scoring import Scorer, guard
+from rg_env.scoring import Scorer
 from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
+from tests.scoring import guest_tasks
+
+# Importing the module has registered them. Other tests in this process count the tasks of Reasoning Gym.
+GUESTS = {name: DATASETS.pop(name) for name in ("acting", "second", "third", "sharing", "points", "waiting")}
+assert guest_tasks.SharingDataset.rg_env_fresh is False
 
 
 @pytest.fixture(scope="package")
@@ -41,13 +47,14 @@ def item() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every answer through to the pool as it is; the pool has to hold on its own."""
+def guests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tasks of `guest_tasks`; no setting names their module."""
+    for name, guest in GUESTS.items():
+        monkeypatch.setitem(DATASETS, name, guest)
 
-    def admit_all(entry: dict[str, Any], answer: str) -> tuple[dict[str, Any], str, str]:
-        return entry, answer, f"<answer>{answer}</answer>"
 
-    monkeypatch.setattr(guard, "admit", admit_all)
+def guest_entry(task: str = "acting") -> dict[str, Any]:
+    return {"question": "2 + 2 =", "answer": "4", "metadata": {"source_dataset": task}}
 
 
 @pytest.fixture(scope="session")

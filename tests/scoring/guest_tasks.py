@@ -1,4 +1,4 @@
-"""Tasks that a user brings, whose scorer evaluates the answer. One says that its answers may share a process."""
+"""Tasks that a user brings, whose scorer does what the answer says. One says that its answers may share a process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from reasoning_gym.factory import ProceduralDataset, register_dataset
+
+from tests.scoring.file_scorer_functions import acting
 
 
 @dataclass
@@ -20,31 +22,34 @@ class GuestConfig:
             raise ValueError("right must not be negative")
 
 
-class EvaluatingDataset(ProceduralDataset):
-    """A careless scorer."""
+class ActingDataset(ProceduralDataset):
+    """A scorer with every fault: an answer can keep it busy, end its process, and change what is right there."""
+
+    has_remembered = False
 
     def __init__(self, config: GuestConfig) -> None:
         super().__init__(config=config, seed=config.seed, size=config.size)
 
     def __getitem__(self, idx: int) -> dict[str, Any]:
-        return {"question": "2 + 2 =", "answer": str(self.config.right), "metadata": {"source_dataset": "evaluating"}}
+        return {"question": "2 + 2 =", "answer": str(self.config.right), "metadata": {"source_dataset": "acting"}}
 
     def score_answer(self, answer: str | None, entry: dict[str, Any]) -> float:
-        return 1.0 if eval(str(answer)) == self.config.right else 0.0
+        ActingDataset.has_remembered |= answer == "remember"
+        return max(ActingDataset.has_remembered, acting(str(answer), {"answer": str(self.config.right)}))
 
 
-class SharingDataset(EvaluatingDataset):
+class SharingDataset(ActingDataset):
     rg_env_fresh = False
 
 
-class PointsDataset(EvaluatingDataset):
+class PointsDataset(ActingDataset):
     """Gives as many points as the answer says."""
 
     def score_answer(self, answer: str | None, entry: dict[str, Any]) -> float:
         return float(str(answer).removeprefix("<answer>").removesuffix("</answer>"))
 
 
-class WaitingDataset(EvaluatingDataset):
+class WaitingDataset(ActingDataset):
     """Waits a minute while it is made."""
 
     def __init__(self, config: GuestConfig) -> None:
@@ -52,8 +57,8 @@ class WaitingDataset(EvaluatingDataset):
         time.sleep(60)
 
 
-for name in ("evaluating", "second", "third"):
-    register_dataset(name, EvaluatingDataset, GuestConfig)
+for name in ("acting", "second", "third"):
+    register_dataset(name, ActingDataset, GuestConfig)
 register_dataset("sharing", SharingDataset, GuestConfig)
 register_dataset("points", PointsDataset, GuestConfig)
 register_dataset("waiting", WaitingDataset, GuestConfig)

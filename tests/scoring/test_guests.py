@@ -6,42 +6,25 @@ import asyncio
 from typing import Any
 
 import pytest
-from reasoning_gym.factory import DATASETS
 
 from rg_env.runner import caller_pool, caller_worker
 from rg_env.scoring import AnswerScore, Scorer, Status
 from rg_env.scoring import scorer as scorer_module
-from tests.scoring import guest_tasks
+from tests.scoring.conftest import guest_entry as entry
 
-HOSTILE = "__import__('builtins').__dict__.update(eval=lambda answer: 4) or 5"
-
-
-# Importing the module has registered them. Other tests in this process count the tasks of Reasoning Gym.
-GUESTS = {name: DATASETS.pop(name) for name in ("evaluating", "second", "third", "sharing", "points", "waiting")}
-
-
-@pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, guest in GUESTS.items():
-        monkeypatch.setitem(DATASETS, name, guest)
-
-
-def entry(task: str) -> dict[str, Any]:
-    return {"question": "2 + 2 =", "answer": "4", "metadata": {"source_dataset": task}}
+pytestmark = pytest.mark.usefixtures("guests")
 
 
 @pytest.mark.parametrize("config", [{}, {"right": 4}])
-@pytest.mark.parametrize(("task", "later"), [("evaluating", 0.0), ("sharing", 1.0)])
+@pytest.mark.parametrize(("task", "later"), [("acting", 0.0), ("sharing", 1.0)])
 def test_no_answer_changes_the_score_of_another_unless_the_task_shares(
     task: str, later: float, config: dict[str, Any]
 ) -> None:
-    """Its module is imported by this program only; no setting names it."""
-    assert guest_tasks.SharingDataset.rg_env_fresh is False
     with Scorer(workers=1) as scorer:
-        assert scorer.score_answer(entry(task), "2 + 2", config).raw == 1.0
-        assert scorer.score_answer(entry(task), "1 + 1", config).raw == 0.0
-        scorer.score_answer(entry(task), HOSTILE, config)
-        assert scorer.score_answer(entry(task), "1 + 1", config).raw == later
+        assert scorer.score_answer(entry(task), "4", config).raw == 1.0
+        assert scorer.score_answer(entry(task), "2", config).raw == 0.0
+        scorer.score_answer(entry(task), "remember", config)
+        assert scorer.score_answer(entry(task), "2", config).raw == later
 
 
 @pytest.mark.parametrize(
@@ -57,7 +40,7 @@ def test_a_number_beyond_one_is_no_score_of_a_users_task(right: str, answer: str
 
 def test_options_that_cannot_be_set_up_are_an_error_of_the_item() -> None:
     with Scorer(workers=1) as scorer:
-        scored = scorer.score_answer(entry("evaluating"), "4", {"right": -1})
+        scored = scorer.score_answer(entry("acting"), "4", {"right": -1})
         assert scored.status is Status.ERROR
         assert "right must not be negative" in scored.detail
 
@@ -92,7 +75,7 @@ def test_a_task_that_no_module_registers_is_an_error_that_names_the_remedy() -> 
 def test_prepared_processes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scorer_module, "_MOST_PREPARED", 2)
     with Scorer(workers=1) as scorer:
-        for task in ("evaluating", "second", "evaluating", "third"):
+        for task in ("acting", "second", "acting", "third"):
             scorer.score_answer(entry(task), "4")
         assert len(scorer._prepared_pools) == 2
         assert any(b"third" in target for target in scorer._prepared_pools)
@@ -112,7 +95,7 @@ def test_tasks_in_turn_do_not_always_end_the_process_of_the_next_one() -> None:
 
 def test_a_prepared_process_that_answers_wait_for_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """More tasks than prepared processes, more answers than workers."""
-    tasks = ["evaluating", "second", "third"]
+    tasks = ["acting", "second", "third"]
     monkeypatch.setattr(scorer_module, "_MOST_PREPARED", 1)
 
     async def score_all(scorer: Scorer) -> list[AnswerScore]:

@@ -92,7 +92,7 @@ def test_a_right_answer_in_one_or_two_dresses_scores_and_says_so(
         assert (scored.score, scored.status) == (1.0, Status.OK), dressed
         assert scored.normalized == (scorer.score_answer(entry, dressed).score < 1)
         assert str(entry["answer"])[:70] in scored.detail or not scored.normalized
-    assert patient.score_answer(item("spiral_matrix"), "**__import__('os')._exit(1)**").status is Status.REJECTED
+    assert patient.score_answer(item("spiral_matrix"), "**zorp(1)**").status is Status.REJECTED
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

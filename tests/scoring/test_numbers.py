@@ -61,7 +61,7 @@ def test_a_number_may_be_written_in_many_ways(number: str, spellings: list[str])
             "2 pi",
             "2^10",
             "10^3^2",
-            "9^{9^9}",
+            "2^{2^2}",
             "3 dozen",
             "--5",
             "-$-5",

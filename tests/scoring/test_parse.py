@@ -232,7 +232,7 @@ def test_a_think_block_is_dropped_unless_it_holds_the_answer(text: str, rest: st
 def test_the_guard_is_the_same_in_both_formats(scorer: Scorer) -> None:
     metadata = {"source_dataset": "countdown", "numbers": [4, 6], "target": 24}
     entry = {"question": "?", "answer": "24", "metadata": metadata}
-    for text in ("<think>a</think><answer>__import__('os').getpid()</answer>", "<answer>9**9**9</answer>"):
+    for text in ("<think>a</think><answer>zorp(1)</answer>", "<answer>2**64</answer>"):
         scored = scorer.score_response(entry, text, format=LENIENT).scored
         assert (scored.status, scored.score) == ("rejected", 0.0)
     assert scorer.score_response(entry, "<answer>4*6</answer>", format="lenient").scored.score == 1.0

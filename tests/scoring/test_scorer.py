@@ -31,6 +31,7 @@ from rg_env.scoring import AnswerScore, Scorer, Status, Verdict, Violation, shar
 from rg_env.scoring.types import ScorerConfig
 from rg_env.tasks import encode_entry
 from tests.running import ROOT
+from tests.scoring.conftest import guest_entry
 
 Item = Callable[..., dict[str, Any]]
 TASKS = sorted(set(DATASETS) - {"composite"})
@@ -123,71 +124,14 @@ def test_settings_out_of_range_are_refused(bad: dict[str, Any]) -> None:
         Scorer(**bad)
 
 
-# -- answers that are code: the guard keeps them out, and the pool holds without it
+# -- answers that end their process or keep it busy
 
 
-@pytest.mark.usefixtures("unguarded")
-def test_an_answer_that_ends_its_process_is_crashed(scorer: Scorer, item: Item) -> None:
-    entry = item("spiral_matrix")
-    scored = scorer.score_answer(entry, "__import__('os')._exit(3)")
+@pytest.mark.usefixtures("guests")
+def test_an_answer_that_ends_its_process_is_crashed(scorer: Scorer) -> None:
+    scored = scorer.score_answer(guest_entry(), "exit")
     assert (scored.raw, scored.score, scored.status) == (None, 0.0, Status.CRASHED)
-    assert scorer.score_answer(entry, entry["answer"]).score == 1.0
-
-
-@pytest.mark.usefixtures("unguarded")
-def test_an_answer_that_ends_the_fork_server_costs_nobody_a_score(scorer: Scorer, item: Item) -> None:
-    entry = item("spiral_matrix")
-    scorer.score_answer(entry, "__import__('os').kill(__import__('os').getppid(), 9)")
-    assert scorer.score_answer(entry, entry["answer"]).score == 1.0
-
-
-@pytest.mark.usefixtures("unguarded")
-@pytest.mark.parametrize(
-    "forged",
-    [
-        r"b'[1.0, 1.0]\n'",  # a reply ahead of its time
-        r"b'[1.0,'",  # a reply without end
-        r"b'GARBAGE.'",
-    ],
-)
-def test_what_an_answer_writes_to_the_socket_itself_harms_no_other(scorer: Scorer, item: Item, forged: str) -> None:
-    entry = item("spiral_matrix")
-    scorer.score_answer(entry, f"[__import__('os').write(fd, {forged}) for fd in range(3, 20)]")
-    assert scorer.score_answer(entry, "1 2 3").score == 0.0
-    assert scorer.score_answer(entry, entry["answer"]).score == 1.0
-
-
-def dies_if(condition: str) -> str:
-    """An answer to spiral_matrix that ends its process where the condition holds, and else scores 0."""
-    return f"__import__('os')._exit(1) if {condition} else 0"
-
-
-@pytest.mark.usefixtures("unguarded")
-def test_workers_have_no_secrets_no_stdin_a_fixed_hash_seed_and_not_much_memory(
-    monkeypatch: pytest.MonkeyPatch, item: Item
-) -> None:
-    monkeypatch.setenv("RG_ENV_TEST_TOKEN", "secret")
-    entry = item("spiral_matrix")
-    with Scorer(workers=1, timeout=30.0) as scorer:
-        assert scorer.score_answer(entry, dies_if("True")).status is Status.CRASHED
-        for condition in (
-            "__import__('os').environ.get('RG_ENV_TEST_TOKEN')",
-            "__import__('os').read(0, 1)",
-            "__import__('os').environ['PYTHONHASHSEED'] != '0'",
-            "bytearray(3 << 30)",
-        ):
-            assert scorer.score_answer(entry, dies_if(condition)).status is Status.OK, condition
-
-
-# -- answers that hang
-
-HANGING = [
-    ("coin_flip", "1e999999999"),
-    ("rush_hour", "A+99999999"),
-    ("countdown", "9**9**9**9"),
-    ("spiral_matrix", "[0 for _ in iter(int, 1)]"),
-    ("spiral_matrix", "__import__('time').sleep(10**6)"),
-]
+    assert scorer.score_answer(guest_entry(), "4").score == 1.0
 
 
 @pytest.fixture(scope="module")
@@ -202,13 +146,12 @@ def cores_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "WALL_FACTOR", 10_000.0)
 
 
-@pytest.mark.usefixtures("unguarded", "cores_to_spare")
-@pytest.mark.parametrize(("task", "answer"), HANGING)
-def test_a_hanging_answer_times_out_and_harms_no_other(impatient: Scorer, item: Item, task: str, answer: str) -> None:
-    entry = item(task)
-    scored = impatient.score_answer(entry, answer)
+@pytest.mark.usefixtures("guests", "cores_to_spare")
+@pytest.mark.parametrize("answer", ["spin", "sleep"])
+def test_an_answer_that_takes_too_long_times_out_and_harms_no_other(impatient: Scorer, item: Item, answer: str) -> None:
+    scored = impatient.score_answer(guest_entry(), answer)
     assert (scored.raw, scored.score, scored.status, scored.excused) == (None, 0.0, Status.TIMEOUT, False)
-    assert impatient.score_answer(entry, "4").status is not Status.TIMEOUT
+    assert impatient.score_answer(item("coin_flip"), "4").status is not Status.TIMEOUT
 
 
 def when_asked(monkeypatch: pytest.MonkeyPatch, act: Callable[[Worker, bytes, float], None]) -> None:
@@ -268,30 +211,11 @@ def test_a_limit_counts_cpu_seconds_and_not_the_time_of_waiting_for_a_core(
         assert scorer.score_answer(entry, entry["answer"]).score == 1.0
 
 
-@pytest.mark.usefixtures("unguarded")
-def test_half_a_reply_is_not_waited_for_and_the_answer_tried_once_more(
-    item: Item, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A worker sends its reply at once: the deadline, of an hour, has no part in this."""
-    workers: list[Worker] = []
-    when_asked(monkeypatch, lambda worker, *_: workers.append(worker))
-    program = """
-import os, time
-for fd in range(3, 20):
-    try: os.write(fd, bytes(2))
-    except OSError: pass
-time.sleep(10**6)"""
-    with Scorer(workers=1, timeout=3600.0) as scorer:
-        scored = scorer.score_answer(item("spiral_matrix"), f"exec({program!r}, {{}})")
-    assert scored.status is Status.CRASHED
-    assert len(set(workers)) == len(workers) == 2
-
-
-@pytest.mark.usefixtures("unguarded", "cores_to_spare")
-def test_waiting_behind_hanging_answers_is_not_held_against_an_honest_one(impatient: Scorer, item: Item) -> None:
-    hanging, honest = item("coin_flip", seed=4), item("chain_sum")
+@pytest.mark.usefixtures("guests", "cores_to_spare")
+def test_waiting_behind_answers_that_take_long_is_not_held_against_an_honest_one(impatient: Scorer, item: Item) -> None:
+    honest = item("chain_sum")
     with ThreadPoolExecutor(8) as threads:
-        bad = [threads.submit(impatient.score_answer, hanging, f"1e99999999{digit}") for digit in range(2)]
+        bad = [threads.submit(impatient.score_answer, guest_entry(), "spin") for _ in range(2)]
         good = [threads.submit(impatient.score_answer, honest, honest["answer"]) for _ in range(6)]
         assert [future.result().status for future in bad] == [Status.TIMEOUT] * 2
         assert [future.result().score for future in good] == [1.0] * 6
@@ -407,15 +331,10 @@ def test_a_users_scorer_has_workers_of_its_own(item: Item, tmp_path: Path, monke
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv(IMPORTS, "rg_env_guest_task")
     entry = {"question": "1 + 1", "answer": "2", "metadata": {"source_dataset": "guest"}}
-    poison = (
-        'exec("import reasoning_gym.arithmetic.chain_sum as m; m.ChainSumDataset.score_answer = lambda *a: 1.0") or 2'
-    )
     with Scorer(workers=1, timeout=2.0) as scorer:
-        assert [scorer.score_answer(entry, text).score for text in ("2", "3", poison)] == [1.0, 0.0, 1.0]
-        assert scorer.score_answer(entry, "__import__('os')._exit(1)").status is Status.CRASHED
-        assert scorer.score_answer(entry, "__import__('time').sleep(99)").status is Status.TIMEOUT
+        assert [scorer.score_answer(entry, text).score for text in ("2", "3", "pay")] == [1.0, 0.0, 0.0]
         assert scorer.score_answer(item("chain_sum"), "no number").score < 0.1
-        assert scorer.score_answer(entry, "1 + 1").score == 1.0
+        assert scorer.score_answer(entry, "2").score == 1.0
 
 
 # -- sharing

@@ -1,5 +1,6 @@
 """What the Atropos environment's dumps get wrong, with numbers, through the real generator, scorers and files."""
 
+import json
 from collections import Counter
 
 import pytest
@@ -8,7 +9,6 @@ from rg_env.analysis.stats import statistics
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, Outcome, open_run
-from rg_env.scoring import guard
 from rg_env.scoring.types import ScorerConfig
 from tests.skyrl.generating import SAMPLES, TASK, oracle, right, run, total
 
@@ -75,28 +75,31 @@ def test_a_solve_rate_of_nine_tenths_reads_nine_tenths(items, tmp_path, right_in
 def test_scores_stay_with_their_texts_where_responses_drop_out(tmp_path, monkeypatch):
     """Atropos' environment skips responses and saves the texts of one list with the scores of the other.
 
-    Of five responses, the second is cut off, which keeps it out of the loss, and the third hangs its scorer.
+    Of five responses, the second is cut off, which keeps it out of the loss, and the third makes its scorer spin.
     """
 
-    # However busy the machine is, what hangs uses up its CPU time; and the guard would refuse it.
+    # However busy the machine is, the one that spins uses up its CPU time.
     monkeypatch.setattr("rg_env.runner.caller_pool.WALL_FACTOR", 10_000.0)
-    monkeypatch.setattr(guard, "admit", lambda entry, answer: (entry, answer, f"<answer>{answer}</answer>"))
-    coins = ReasoningGymDataset(["coin_flip"], size=2)
-    answers = oracle(coins)
+    rows = [{"question": f"What is right for {number}?", "answer": f"right {number}"} for number in range(10, 50)]
+    path = tmp_path / "acts.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    file = {"path": str(path), "scorer": "tests.scoring.file_scorer_functions.acting"}
+    acts = ReasoningGymDataset({"acts": {"file": file}}, size=2)
+    answers = oracle(acts)
 
     def script(prompt, sample):
         answer = next(answer for question, answer in answers.items() if question in prompt)
-        return [right("no"), "<think>cut off…", right("1e999999999"), right(answer), "no tags"][sample]
+        return [right("no"), "<think>cut off…", right("spin"), right(answer), "no tags"][sample]
 
     config = RGDumpConfig(on_scorer_failure="mask", scorer=ScorerConfig(timeout=1.0))
-    with DumpWriter(tmp_path, "run", 1) as writer:
-        output, _ = run(coins, script, config=config, writer=writer, samples=5, apply_overlong_filtering=True)
-    groups = list(open_run(tmp_path).groups())
+    with DumpWriter(tmp_path / "dumps", "run", 1) as writer:
+        output, _ = run(acts, script, config=config, writer=writer, samples=5, apply_overlong_filtering=True)
+    groups = list(open_run(tmp_path / "dumps").groups())
     assert len(groups) == 2
     for group in groups:
         said = {r.conversation[-1]["content"]: (r.base_score, r.status, r.violation) for r in group.rollouts}
         assert list(said.values()) == [
-            (pytest.approx(0.0, abs=0.2), "ok", ""),
+            (0.0, "ok", ""),
             (0.0, "ok", "unclosed_think"),
             (0.0, "timeout", ""),
             (1.0, "ok", ""),
@@ -107,4 +110,4 @@ def test_scores_stay_with_their_texts_where_responses_drop_out(tmp_path, monkeyp
     trained = [rollout.reward for group in groups for rollout in group.rollouts]
     assert [total(reward) for reward in output["rewards"]] == trained
     in_loss = [any(mask) for number, mask in enumerate(output["loss_masks"]) if number % 5 != 2]
-    assert in_loss == [True, False, True, True] * 2, "on a busy machine, the scorer that hangs may get no core: masked"
+    assert in_loss == [True, False, True, True] * 2, "on a busy machine, the scorer that spins may get no core: masked"

@@ -92,7 +92,7 @@ def test_what_cannot_be_restored_is_refused(value: Any) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *('{"__fraction__": "1/0"}', '{"__fraction__": "1e3000000"}', '{"__fraction__": 3}', '{"__fraction__": "1e9"}'),
+        *('{"__fraction__": "1/0"}', '{"__fraction__": 3}', '{"__fraction__": "1e9"}'),
         *('{"__decimal__": "x"}', '{"__decimal__": null}', '{"__float__": "1e5"}', '{"__float__": []}'),
         *('{"__tuple__": 5}', '{"__set__": [[]]}', '{"__dict__": [1]}', '{"__dict__": [[[], 1]]}', '{"__dict__": 7}'),
         *("[" * 100_000, '{"a":' * 100_000, "9" * 5000, "", "{", "nan"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import functools
 import json
@@ -47,10 +48,9 @@ def integrate_the_question(entry: Entry) -> str:
     return f"integrate({entry['metadata']['integrand']}, {entry['metadata']['variable']})"
 
 
-def counted_strings(entry: Entry) -> str:
-    """The target as the length of a text; the given numbers count for nothing."""
-    numbers = "+".join(map(str, entry["metadata"]["numbers"]))
-    return f"len('{'x' * entry['metadata']['target']}')+(z-z)*({numbers})"
+def both_roles_of_one(entry: Entry) -> str:
+    name, terms = entry["metadata"]["names"][0], entry["metadata"]["knight_knave_terms"]
+    return f"{name} is a {terms['knight']}, {name} is a {terms['knave']}"
 
 
 def not_a_number_each(entry: Entry) -> str:
@@ -68,14 +68,15 @@ FREE: list[tuple[str, Callable[[Entry], str], float]] = [
     ("coin_flip", same("0"), 0.8),
     ("complex_arithmetic", same("nan"), 1.0),
     ("complex_arithmetic", same("nan+1j"), 1.0),
-    ("countdown", counted_strings, 1.0),
     ("course_schedule", same("True False"), 0.4),
     ("game_of_life", same(json.dumps([[0] * 50] * 50)), 0.9),
     ("game_of_life_halting", same("any text"), 1.0),
+    ("gsm_symbolic", lambda entry: entry["answer"] + " or 123456.5", 1.0),
     ("intermediate_integration", integrate_the_question, 0.8),
     ("isomorphic_strings", same("True False"), 0.4),
+    ("knights_knaves", both_roles_of_one, 0.6),
+    ("letter_jumble", lambda entry: entry["answer"] + " and more", 1.0),
     ("mahjong_puzzle", same("Peng Chi Pass"), 0.25),
-    ("n_queens", same("[row.split() for row in valid_solutions[0].split(chr(10))]"), 0.5),
     ("number_sorting", not_a_number_each, 1.0),
     ("polynomial_equations", same("0.0317"), 0.2),
     ("polynomial_multiplication", expand_the_question, 1.0),
@@ -87,6 +88,7 @@ FREE: list[tuple[str, Callable[[Entry], str], float]] = [
     ("spell_backward", lambda entry: entry["answer"] + " or so", 0.9),
     ("syllogism", same("Yes No"), 0.35),
     ("time_intervals", some_interval, 0.7),
+    ("word_sorting", lambda entry: entry["answer"] + ", zorp", 1.0),
 ]
 
 
@@ -105,11 +107,14 @@ def test_the_guard_closes_what_upstream_rewards_for_nothing(
     assert left == right  # nothing but what is right by chance: a prime number is its own factorization
 
 
-def test_upstream_runs_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    for task in sorted(guard.REWRITES):
-        raw_mean(task, same("print('the answer runs')"))
-        assert "the answer runs" in capsys.readouterr().out, task
-        assert refusal_of(raw(task)[0], "print('the answer runs')"), task
+def test_upstream_runs_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+    monkeypatch.setattr(builtins, "zorp", calls.append, raising=False)
+    for number, task in enumerate(sorted(guard.REWRITES)):
+        entry = raw(task)[0]
+        raw(task).score_answer("zorp(1)", copy.deepcopy(entry))
+        assert len(calls) > number, task
+        assert refusal_of(entry, "zorp(1)"), task
 
 
 def test_upstream_takes_near_misses() -> None:
@@ -125,16 +130,21 @@ def test_upstream_takes_near_misses() -> None:
 def test_upstream_writes_out_every_repeated_turn() -> None:
     assert len(raw("rubiks_cube").expand_moves("R9999").split()) == 9999
     entry = raw("rubiks_cube")[0]
-    assert refusal_of(entry, "R99999999")
+    assert refusal_of(entry, "R1001")
     assert refusal_of(entry, "R999 " * 3)
-    assert refusal_of(entry, "R٩٩٩٩٩٩٩")
+    assert refusal_of(entry, "R00001")  # more digits than any number of turns has
+    assert refusal_of(entry, "R٠٠٠٠١")
     assert refusal_of(entry, "R2 U' F R3 B2") is None
 
 
-def test_what_hangs_upstream_is_refused() -> None:
-    """`tests/scoring/test_scorer.py` shows in a separate process that it hangs."""
-    assert refusal_of(raw("coin_flip")[0], "1e999999999")
-    assert refusal_of(raw("rush_hour")[0], "A+99999999")
+def test_numbers_whose_size_keeps_upstream_busy_are_refused() -> None:
+    """`tests/attack/test_probes.py` shows how the time grows."""
+    assert refusal_of(raw("coin_flip")[0], "1e100")
+    assert refusal_of(raw("rush_hour")[0], "A+100")
+    assert refusal_of(raw("rush_hour")[0], "A+99") is None
+    entry = {**raw("propositional_logic")[0]}
+    assert refusal_of(entry, "¬" * 201 + "P")
+    assert refusal_of(entry, "¬" * 200 + "P") is None
 
 
 # -- the exclusions

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 
 from rg_env.runner import Guarded, ScorerPoolError, guarded
+from tests.runner.programs import functions
 
 HOW = sys.argv[1]
 
@@ -53,8 +54,8 @@ match HOW:
     case "first score at exit":
         atexit.register(first_score_at_exit, guarded("math:factorial", workers=1))
     case "thread":
-        scorer = guarded("math:factorial", workers=1, timeout=1000)
-        threading.Thread(target=scorer.score, args=(10**8,), daemon=True).start()
+        scorer = guarded(functions.spin, workers=1, timeout=1000)
+        threading.Thread(target=scorer.score, daemon=True).start()
         while scorer._pool._server is None:
             pass
     case "open":

@@ -1,4 +1,4 @@
-"""Functions for the runner, among them one that evaluates its argument."""
+"""Functions for the runner, among them one that an argument changes for good."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from typing import Any
 seen: list[Any] = []
 
 
-def evaluate(answer: str) -> float:
-    """A careless scorer: an answer can change everything in its process."""
+def remember(answer: str) -> float:
+    """A careless scorer: after one answer, every other in its process is right."""
     seen.append(answer)
-    return 1.0 if eval(answer) == 4 else 0.0
+    return 1.0 if "remember" in seen else 0.0
+
+
+def spin() -> float:
+    while True:
+        pass
 
 
 def count_calls() -> float:

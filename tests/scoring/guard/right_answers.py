@@ -1,7 +1,7 @@
 """Answers for the guard, and what it says about one.
 
 `answers.json` has written answers, `NOTATIONS` legitimate ways to write the right answer to an item, for every guarded
-task but rush_hour, whose items do not say how they are solved. `attacks.json` has attacks on the scorers that evaluate.
+task but rush_hour, whose items do not say how they are solved.
 """
 
 from __future__ import annotations
@@ -19,12 +19,6 @@ import reasoning_gym
 from rg_env.scoring import guard
 
 HERE = Path(__file__).parent
-CANARY = "rg_env_guard_canary"
-"""A file that some attacks would make."""
-ATTACKS = [
-    *json.loads((HERE / "attacks.json").read_text()),
-    *("(" * 4000 + "1" + ")" * 4000, "[" * 4000 + "]" * 4000, "-" * 8000 + "1", "1+" * 4000 + "1", "9" * 8000),
-]
 
 
 def refusal_of(entry: Mapping[str, Any], answer: str) -> str | None:

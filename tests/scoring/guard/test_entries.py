@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import re
 import threading
 from collections.abc import Callable
 from fractions import Fraction
@@ -19,13 +21,11 @@ from rg_env.tasks.levels import scale_of
 from rg_env.tasks.soundness import AUDITED_TASKS
 from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
 from tests.scoring.guard.right_answers import item_of
+from tests.scoring.guard.test_evaluated import check_evaluated
+from tests.scoring.guard.texts import TEXTS, spoiled
 
 Items = Callable[[str, int], list[dict[str, Any]]]
 
-POISON = (
-    "[setattr(__import__('sys').modules['reasoning_gym.arithmetic.bitwise_arithmetic'],"
-    "'verify_solution',lambda p,a:True)]"
-)
 EVALUATED = [
     ("bitwise_arithmetic", "answer"),
     ("intermediate_integration", "integrand"),
@@ -43,20 +43,47 @@ def changed(entry: dict[str, Any], field: str, value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("task", "field"), EVALUATED)
-def test_the_text_of_an_entry_is_never_evaluated(cured_items: Items, task: str, field: str) -> None:
-    hostile, target = cured_items(task, 1)[0], cured_items("bitwise_arithmetic", 1)[0]
-    with Scorer(workers=1) as scorer:
-        for text in (POISON, "9**9**9**9", "1<<(1<<60)", "(" * 5000, "1+" * 5000, 5, None, [POISON]):
-            if task == "bitwise_arithmetic":  # whose problem the scorer would evaluate, and does not get
-                unused = scorer.score_answer(changed(hostile, "problem", text), hostile["answer"])
-                assert (unused.status, unused.score) == (Status.OK, 1.0)
-            scored = scorer.score_answer(changed(hostile, field, text), "1")
-            assert scored.status is Status.ERROR, text
-            assert f"not a valid {task} item" in scored.detail
-            assert len(scored.detail) < 300
-        assert scorer.score_answer(target, "wrong").score == 0.0
-        assert scorer.score_answer(target, target["answer"]).score == 1.0
-        assert scorer.score_answer(hostile, hostile["answer"]).score == 1.0
+@given(st.data())
+def test_a_text_of_an_entry_is_evaluated_only_as_the_guard_writes_it(
+    task: str, field: str, data: st.DataObject
+) -> None:
+    own = item_of(task)
+    right = str(own["answer"] if field == "answer" else own["metadata"][field])
+    value = data.draw(TEXTS | spoiled(right) | st.sampled_from([5, None, ["zorp(1)"], "(" * 5000, "1+" * 5000]))
+    entry = changed(own, field, value)
+    if task == "bitwise_arithmetic":  # whose problem the scorer would evaluate, and does not get
+        entry = changed(entry, "problem", "zorp(1)")
+    try:
+        admitted, _, _ = guard.admit(entry, "1")
+    except guard.BrokenEntry as broken:
+        assert str(broken).startswith((f"the entry is not a valid {task} item", "the entry's own answer has more"))
+        assert len(str(broken)) < 300
+        return
+    except Refusal:  # of the answer
+        admitted = guard.ENTRIES[task](entry)
+    if task == "bitwise_arithmetic":
+        assert admitted["metadata"]["problem"] == admitted["answer"] == hex(int(admitted["answer"], 16))
+    elif task == "number_sorting":
+        assert all(re.fullmatch(r"[-+0-9.eE]+", number) for number in json.loads(admitted["answer"]))
+    else:
+        text = admitted["answer"] if field == "answer" else admitted["metadata"]["integrand"]
+        check_evaluated(task, text, admitted)
+
+
+def test_a_power_in_an_integrand_is_bounded() -> None:
+    entry = item_of("simple_integration")
+    rewrite, variable = guard.ENTRIES["simple_integration"], entry["metadata"]["variable"]
+    rewrite(changed(entry, "integrand", f"{variable}**10000"))
+    with pytest.raises(Refusal, match="an exponent is larger than 10000"):
+        rewrite(changed(entry, "integrand", f"{variable}**10001"))
+
+
+def test_an_entry_that_cannot_be_read_is_an_error_of_the_item(scorer: Scorer, cured_items: Items) -> None:
+    entry = cured_items("simple_integration", 1)[0]
+    scored = scorer.score_answer(changed(entry, "integrand", "zorp(1)"), "1")
+    assert (scored.status, scored.excused) == (Status.ERROR, True)
+    assert "not a valid simple_integration item" in scored.detail
+    assert scorer.score_answer(entry, entry["answer"]).score == 1.0
 
 
 @pytest.mark.parametrize("task", guard.ENTRIES)
@@ -89,15 +116,15 @@ def deep(levels: int) -> Any:
 
 
 NASTY = [
-    *(None, 5, -1, 10**5000, 1e308, float("nan"), True, Fraction(1, 3), [], {}, (), [[]], {"a": None}, deep(100_000)),
+    *(None, 5, -1, 10**5000, 1e308, float("nan"), True, Fraction(1, 3), [], {}, (), [[]], {"a": None}, deep(2000)),
     *(
         "",
         "1/0",
-        "1e3000000",
+        "1e3000",
         "nan",
-        "[" * 100_000,
-        "9" * 100_000,
-        "9 × " * 100_000 + "9",
+        "[" * 30_000,
+        "9" * 30_000,
+        "9 × " * 30_000 + "9",
         "x\ny",
         "\ud800",
         "é" * 2_000_000,

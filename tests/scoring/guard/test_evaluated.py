@@ -1,9 +1,10 @@
-"""What scorers that evaluate get instead of an answer: harmless, and scored as upstream scores the answer."""
+"""What scorers that evaluate get instead of an answer: data or arithmetic, and scored as upstream scores the answer."""
 
 from __future__ import annotations
 
 import ast
 import copy
+import math
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -11,11 +12,12 @@ from typing import Any
 
 import pytest
 import reasoning_gym
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rg_env.scoring import guard
 from tests.scoring.guard.right_answers import AROUND, item_of, variants, written
+from tests.scoring.guard.texts import texts_for
 
 Entry = dict[str, Any]
 Items = Callable[[str, int], list[Entry]]
@@ -23,45 +25,84 @@ LITERALS = ("binary_matrix", "n_queens", "spiral_matrix", "string_insertion")
 ARITHMETIC = ("countdown", "puzzle24")
 SYMBOLIC = ("intermediate_integration", "polynomial_multiplication", "simple_integration")
 
-_NODES = (
-    *(ast.Expression, ast.Constant, ast.List, ast.Tuple, ast.Load, ast.Name, ast.Call),
-    *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.UnaryOp, ast.USub, ast.UAdd),
-)
-_NAMES = guard._FUNCTIONS | guard._FREE_NAMES | {"E", "pi", "Rational", "Integer", "S"}
-_PARTS = ["1", "2", "x", "X", "C", "+", "-", "*", "/", "**", "(", ")", ".", "e", "exp(", "sin(", "[", "]", "'A'", ","]
-_JUNK = st.lists(st.sampled_from([*_PARTS, " ", "\n", "\\", "_", "import", "'", '"', "\u00a0", "x.y", "1_0"])).map(
-    "".join
-)
+_NAMES = guard._FREE_NAMES | {"E", "pi"}
+_SIGNS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.UAdd, ast.USub)
+_DIGITS = 10_000
+"""Of a number in the course of the arithmetic: five times what the guard allows for these items."""
 
 
-def is_harmless(text: str) -> bool:
-    """By Python's own parser: data, or arithmetic with numbers and known names."""
-    nodes = list(ast.walk(ast.parse(text, mode="eval")))
-    names = {node.id for node in nodes if isinstance(node, ast.Name)}
-    called = [node.func for node in nodes if isinstance(node, ast.Call)]
-    return (
-        all(isinstance(node, _NODES) for node in nodes)
-        and names <= _NAMES
-        and all(isinstance(function, ast.Name) for function in called)
-    )
+def is_plain(value: object) -> bool:
+    """Whether it is data: whole numbers and texts, in lists."""
+    if isinstance(value, (list, tuple)):
+        return all(map(is_plain, value))
+    return type(value) in (int, str)
 
 
-@given(_JUNK)
-@example("(1\r+2)")
-@example("1" + "\n" * 50)
-def test_what_reaches_a_scorer_that_evaluates_is_made_by_us(answer: str) -> None:
-    for task in guard.REWRITES:
-        entry = item_of(task)
-        try:
-            admitted = guard.admit(entry, answer)
-        except guard.Refusal:
-            continue
-        _, raw, tagged = admitted
-        assert tagged == guard.UNREADABLE
-        own = [entry["answer"], *entry["metadata"].get("valid_answers", [])]
-        if raw not in (guard.UNREADABLE, *own):
-            assert is_harmless(raw), (task, answer)
-            assert guard.admit(entry, raw)[1] == raw  # nothing is left to rewrite
+def digits(node: ast.AST, variables: set[str], functions: frozenset[str]) -> float:
+    """At least the decimal logarithm of the number that arithmetic makes. Raises ValueError if it is something else."""
+
+    def of(part: ast.AST) -> float:
+        match part:
+            case ast.Constant() if type(part.value) in (int, float):
+                return math.log10(max(1, part.value)) if part.value < 1e300 else float(len(str(part.value)))
+            case ast.Name(name) if name in variables:
+                return float(name in ("E", "pi"))
+            case ast.UnaryOp(op=op, operand=operand) if isinstance(op, _SIGNS):
+                return of(operand)
+            case ast.BinOp(left=left, op=ast.Pow(), right=right):
+                return (of(left) + 1) * magnitude(right)
+            case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _SIGNS):
+                return of(left) + of(right) + 0.31
+            case ast.Call(func=ast.Name(name), args=arguments, keywords=[]) if name in functions:
+                return sum(map(of, arguments)) + (magnitude(arguments[0]) if name.startswith(("exp", "sinh")) else 1)
+        raise ValueError(f"not arithmetic: {ast.dump(part)}")
+
+    def magnitude(part: ast.AST) -> float:
+        if isinstance(part, ast.Constant):
+            return float(part.value)
+        return 10.0 ** min(of(part), 300)
+
+    return of(node)
+
+
+def check_evaluated(task: str, text: str, entry: Entry) -> None:
+    """Assert that a text for a scorer that evaluates is data, or arithmetic of bounded size."""
+    assert len(text) < 20_000
+    if task in LITERALS:
+        assert is_plain(ast.literal_eval(text)), text
+        return
+    tree = ast.parse(text, mode="eval").body
+    metadata = entry["metadata"]
+    variables, functions = set[str](), frozenset[str]()
+    if task == "polynomial_multiplication":
+        variables = set(re.findall(r"[A-Za-z]", metadata["polynomial_expr"]))
+    elif task in SYMBOLIC:
+        variables, functions = {*_NAMES, metadata["variable"]}, guard._FUNCTIONS
+    else:
+        numbers = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+        assert sorted(numbers) == sorted(metadata["numbers"]), text
+        assert not any(isinstance(node, ast.Pow) for node in ast.walk(tree)), text
+    assert digits(tree, variables, functions) <= _DIGITS, text
+
+
+@pytest.mark.parametrize("task", guard.REWRITES)
+@given(st.data())
+def test_what_reaches_a_scorer_that_evaluates_is_data_or_arithmetic_of_bounded_size(
+    task: str, data: st.DataObject
+) -> None:
+    entry = item_of(task)
+    answer = data.draw(texts_for(task))
+    try:
+        _, raw, tagged = guard.admit(entry, answer)
+    except guard.Refusal as refusal:
+        assert 10 < len(str(refusal)) < 200
+        assert str(refusal).isprintable()
+        return
+    assert tagged == guard.UNREADABLE
+    own = [entry["answer"], *entry["metadata"].get("valid_answers", [])]
+    if raw not in (guard.UNREADABLE, *own):
+        check_evaluated(task, raw, entry)
+        assert guard.admit(entry, raw)[1] == raw  # nothing is left to rewrite
 
 
 # -- the scores are upstream's

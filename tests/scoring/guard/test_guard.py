@@ -7,20 +7,17 @@ import inspect
 import re
 import string
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import reasoning_gym
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reasoning_gym.factory import DATASETS
 
 from rg_env.scoring import Scorer, Status, guard
 from tests.scoring.guard.right_answers import (
     AROUND,
-    ATTACKS,
-    CANARY,
     NOTATIONS,
     answer_of,
     entry_of,
@@ -29,6 +26,7 @@ from tests.scoring.guard.right_answers import (
     variants,
     written,
 )
+from tests.scoring.guard.texts import TEXTS
 
 Item = Callable[..., dict[str, Any]]
 Items = Callable[[str, int], list[dict[str, Any]]]
@@ -62,23 +60,14 @@ def test_every_other_text_passes_where_no_task_asks_for_more(answer: str) -> Non
     assert refusal_of(CHAIN_SUM, answer) is None
 
 
-# -- attacks
-
-
 @pytest.mark.parametrize("task", EVALUATING)
-def test_answers_that_are_more_than_data_or_arithmetic_are_refused(
-    scorer: Scorer, item: Item, task: str, tmp_path: Path
+def test_a_refusal_is_a_status_with_its_reason_and_the_right_answer_scores(
+    scorer: Scorer, item: Item, task: str
 ) -> None:
     entry = item(task)
-    for attack in ATTACKS:
-        answer = attack.replace(CANARY, str(tmp_path / CANARY))
-        if task == "n_queens" and not answer.strip("_"):
-            continue  # a board without queens
-        scored = scorer.score_answer(entry, answer)
-        assert scored.status is Status.REJECTED, answer[:80]
-        assert 10 < len(scored.detail) < 200
-        assert scored.detail.isprintable()
-    assert not (tmp_path / CANARY).exists()
+    scored = scorer.score_answer(entry, "zorp(1)")
+    assert scored.status is Status.REJECTED
+    assert scored.detail == refusal_of(entry, "zorp(1)")
     assert scorer.score_answer(entry, entry["answer"]).score == 1.0
 
 
@@ -187,18 +176,9 @@ def test_an_item_whose_own_answer_is_long_allows_long_answers(scorer: Scorer) ->
 
 # -- whatever the text
 
-_ALPHABET = st.sampled_from(
-    [
-        *string.printable,
-        *("Q", "_", "×", "∧", "\u00a0", "１", "**", "exp(", "x", "[[", "]]", "', '", "1 2", "9" * 50, "e9"),
-    ]
-)
-_JUNK = st.lists(_ALPHABET, max_size=40).map("".join) | st.text(max_size=60)
 
-
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(answer=_JUNK)
-def test_no_text_makes_the_guard_raise(item: Item, answer: str) -> None:
+@given(answer=TEXTS | st.text(max_size=60))
+def test_no_text_makes_the_guard_raise(answer: str) -> None:
     for task in GUARDED:
         reason = refusal_of(item_of(task), answer)
         assert reason is None or (reason and "\n" not in reason)
