@@ -13,8 +13,10 @@ import time
 from typing import Any
 
 from rg_env.errors import ScorerPoolError
-from rg_env.scoring import Scorer, guard, shared_scorer
+from rg_env.scoring import Scorer, shared_scorer
+from rg_env.scoring import scorer as scorer_module
 from rg_env.scoring.types import ScorerConfig
+from tests.programs.unguarded import MAKE_SCORER
 from tests.runner.processes import fork_server_pid, fork_servers, living_children, wait_until
 
 ENTRY: dict[str, Any] = json.loads(sys.argv[2])
@@ -94,5 +96,5 @@ def left_open() -> None:
 
 
 if __name__ == "__main__":
-    guard.admit = lambda entry, answer: (dict(entry), answer, answer)
+    scorer_module._MAKE_SCORER = MAKE_SCORER
     globals()[sys.argv[1]]()

@@ -27,7 +27,7 @@ import sympy
 from rg_env.runner import caller_pool as pool_module
 from rg_env.runner import child_seccomp as seccomp
 from rg_env.runner.child_sandbox import LANDLOCK, MEASURES, SECCOMP, readable_paths
-from rg_env.scoring import AnswerScore, Scorer, Status, guard, guarded, sandbox_report
+from rg_env.scoring import AnswerScore, Scorer, Status, guarded, sandbox_report
 from rg_env.scoring.scorer import _target_of, _upstream_modules
 from rg_env.tasks.registry import task_names
 from tests.running import program, run_program
@@ -61,10 +61,9 @@ def scorer() -> Iterator[Scorer]:
 
 
 @pytest.fixture
-def attack(scorer: Scorer, item: Item, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attack]:
+def attack(scorer: Scorer, item: Item, unguarded: None) -> Iterator[Attack]:
     """Run an expression in a worker, past the guard; the item's own answer is still right afterwards."""
     entry = item("spiral_matrix")
-    monkeypatch.setattr(guard, "admit", lambda entry, answer: (entry, answer, ""))
     yield lambda answer: scorer.score_answer(entry, answer)
     right = scorer.score_answer(entry, entry["answer"])
     assert (right.status, right.raw) == (Status.OK, 1.0)
@@ -274,9 +273,9 @@ def test_scoring_works_for_another_user_than_root(item: Item) -> None:
 def test_a_worker_needs_no_file_for_its_first_score(item: Item) -> None:
     """What it needs is read before the sandbox, where it may be unreadable."""
     entry = item("chain_sum")
-    request = pickle.dumps((entry, entry["answer"], "no number"))
+    request = pickle.dumps((pickle.dumps(entry), entry["answer"]))
     done = run_program("files_of_worker", _target_of("chain_sum", {}).hex(), request.hex(), *_upstream_modules())
-    assert json.loads(done.stdout) == {"reply": [1.0, 0.0], "opened": []}
+    assert json.loads(done.stdout) == {"reply": [1.0, 0.15], "opened": []}
 
 
 def test_finding_the_readable_folders_triggers_no_lazy_import(monkeypatch: pytest.MonkeyPatch) -> None:

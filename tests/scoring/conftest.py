@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import reasoning_gym
 
-from rg_env.scoring import Scorer, guard
+from rg_env.scoring import Scorer
+from rg_env.scoring import scorer as scorer_module
 from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
+from tests.programs.unguarded import MAKE_SCORER
 
 
 @pytest.fixture(scope="package")
@@ -42,12 +44,8 @@ def item() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every answer through to the pool as it is; the pool has to hold on its own."""
-
-    def admit_all(entry: dict[str, Any], answer: str) -> tuple[dict[str, Any], str, str]:
-        return entry, answer, f"<answer>{answer}</answer>"
-
-    monkeypatch.setattr(guard, "admit", admit_all)
+    """Let every answer through to the scorers as it is; the processes have to hold on their own."""
+    monkeypatch.setattr(scorer_module, "_MAKE_SCORER", MAKE_SCORER)
 
 
 @pytest.fixture(scope="session")

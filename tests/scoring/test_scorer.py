@@ -27,9 +27,12 @@ from rg_env.modules import IMPORTS
 from rg_env.runner import caller_pool as pool
 from rg_env.runner.caller_worker import Limit, Worker
 from rg_env.runner.failures import Failure, JobFailedError
-from rg_env.scoring import AnswerScore, Scorer, Status, Verdict, Violation, shared_scorer
+from rg_env.scoring import AnswerScore, Scorer, Status, Verdict, Violation, base_score, guard, shared_scorer
+from rg_env.scoring import scorer as scorer_module
 from rg_env.scoring.types import ScorerConfig
-from rg_env.tasks import encode_entry
+from rg_env.tasks import encode_entry, entry_json
+from rg_env.tasks.upstream import oracles
+from tests.programs import unguarded
 from tests.running import ROOT
 
 Item = Callable[..., dict[str, Any]]
@@ -179,6 +182,34 @@ def test_workers_have_no_secrets_no_stdin_a_fixed_hash_seed_and_not_much_memory(
             assert scorer.score_answer(entry, dies_if(condition)).status is Status.OK, condition
 
 
+def test_only_workers_read_entries_and_answers(scorer: Scorer, item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading takes time by their size, in which whatever else the trainer or the server does would wait."""
+
+    def read(*_: object) -> None:
+        raise AssertionError("read in the caller's process")
+
+    readers = {guard: "admit", oracles: "corrected", entry_json: "as_made", base_score: "cheap_answers"}
+    for module, name in readers.items():
+        monkeypatch.setattr(module, name, read)
+        monkeypatch.setattr(scorer_module, name, read, raising=False)
+    for task in ("sudoku", "knights_knaves", "number_sorting", "rearc"):
+        entry = item(task)
+        assert scorer.score_answer(entry, entry["answer"]).score == 1.0
+    assert scorer.score_answer(item("coin_flip"), "9").status is Status.REJECTED
+    broken = {"question": "?", "answer": "[", "metadata": {"source_dataset": "number_sorting"}}
+    assert scorer.score_answer(broken, "[]").status is Status.ERROR
+
+
+def test_a_guard_that_does_not_end_costs_its_own_answer_alone(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scorer_module, "_MAKE_SCORER", f"{unguarded.__name__}:make_scorer_behind_endless_guard")
+    entry = item("chain_sum")
+    with Scorer(workers=1, timeout=1.0) as scorer:
+        monkeypatch.setattr(pool, "WALL_FACTOR", 10_000.0)
+        scored = scorer.score_answer(entry, "endless")
+        assert (scored.status, scored.excused) == (Status.TIMEOUT, False)
+        assert scorer.score_answer(entry, entry["answer"]).score == 1.0
+
+
 # -- answers that hang
 
 HANGING = [
@@ -245,7 +276,7 @@ def test_an_excused_form_of_an_answer_makes_the_answer_excused(item: Item, monke
     async def run(self: Any, target: bytes, request: bytes, check: Any) -> Any:
         if pickle.loads(request)[1] == right:
             raise JobFailedError(Failure.TIMEOUT, "no core was free", excused=True)
-        return 0.01, 0.01
+        return check([0.01, 0.01])
 
     monkeypatch.setattr(pool.ScorerPool, "run", run)
     with Scorer(workers=1, normalize=True) as scorer:

@@ -54,10 +54,11 @@ def test_no_exception_escapes_a_scorer(error: BaseException) -> None:
 def test_each_form_gets_an_entry_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     class Spoiling:
         def score_answer(self, answer: str, entry: Any) -> float:
-            return float(entry["numbers"].pop())
+            return float(entry["metadata"]["numbers"].pop())
 
     monkeypatch.setattr(reasoning_gym, "create_dataset", lambda *_, **__: Spoiling())
-    assert make_scorer("chain_sum", {})(pickle.dumps(({"numbers": [1]}, "4", "4"))) == [1.0, 1.0]
+    entry = {"answer": "4", "metadata": {"source_dataset": "chain_sum", "numbers": [1]}}
+    assert make_scorer("chain_sum", {})(pickle.dumps((pickle.dumps(entry), "4"))) == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
