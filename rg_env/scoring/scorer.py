@@ -37,7 +37,7 @@ from rg_env.scoring import guard
 from rg_env.scoring.base_score import CHEAP, base_score
 from rg_env.scoring.formatting import unwrapped
 from rg_env.scoring.parse import parse_response
-from rg_env.scoring.types import AnswerScore, ScorerConfig, Status, Verdict
+from rg_env.scoring.types import AnswerScore, ParsedResponse, ScorerConfig, Status, Verdict
 from rg_env.settings import check_fields
 from rg_env.tasks.item import SCORER_KEY
 from rg_env.tasks.soundness import AUDITED_TASKS
@@ -95,7 +95,7 @@ Entry = Mapping[str, Any] | PackedEntry
 
 def pack(entry: Mapping[str, Any]) -> PackedEntry:
     """Pack an entry. Raises ConfigError if it does not name its task, or what pickling raises."""
-    return PackedEntry(_task_of(entry), pickle.dumps(dict(entry)), guard.longest(entry, 0) // 2)
+    return PackedEntry(task_of(entry), pickle.dumps(dict(entry)), guard.longest(entry, 0) // 2)
 
 
 class Scorer(AbstractContextManager["Scorer"]):
@@ -195,19 +195,29 @@ class Scorer(AbstractContextManager["Scorer"]):
         prefilled_think: bool,
         format: ResponseFormat | str,
     ) -> Verdict:
+        parsed = self.parse(entry, text, prefilled_think, format)
+        if parsed.answer is None:
+            return Verdict(parsed, AnswerScore.without_score(Status.OK))
+        return Verdict(parsed, await self._score(entry, parsed.answer, config))
+
+    def parse(
+        self,
+        entry: Entry,
+        text: str,
+        prefilled_think: bool = False,
+        format: ResponseFormat | str = ResponseFormat.STRICT,
+    ) -> ParsedResponse:
+        """Return the parts of a response to an item, whose answer `score_answer` scores. Raises as `score_response`."""
         if not isinstance(text, str):
             raise ConfigError(
                 f"a response must be a string, not {type(text).__name__}; a request that failed is Verdict.no_response"
             )
         # Of a response, what is too long is a violation; of an answer alone, `_refuse_length` rejects it.
-        parsed = parse_response(text, prefilled_think, self._longest(entry), format)
-        if parsed.answer is None:
-            return Verdict(parsed, AnswerScore.without_score(Status.OK))
-        return Verdict(parsed, await self._score(entry, parsed.answer, config))
+        return parse_response(text, prefilled_think, self._longest(entry), format)
 
     async def _score(self, entry: Entry, answer: object, config: Mapping[str, Any]) -> AnswerScore:
         """Return the best score of the answer as written and, with `normalize`, without formatting around it."""
-        task = _task_of(entry)
+        task = task_of(entry)
         if not isinstance(answer, str):
             return AnswerScore.without_score(Status.REJECTED, f"the answer is not a string but {type(answer).__name__}")
         answer = str.__str__(answer)  # of a subclass, which a worker may not be able to make
@@ -252,7 +262,7 @@ class Scorer(AbstractContextManager["Scorer"]):
                 self._files.close()  # so that a call says so, and starts nothing
         return file_question(entry)
 
-    async def _score_of_file(self, entry: Entry, question: FileQuestion, answer: str) -> AnswerScore:
+    async def _score_of_file(self, entry: Any, question: FileQuestion, answer: str) -> AnswerScore:
         """Score an answer to a question of a file, as written or unwrapped."""
         if refused := self._refuse_length(entry, answer):
             return refused
@@ -449,7 +459,7 @@ def reference_answer(entry: Mapping[str, Any]) -> str:
     return "" if answer is None else str(answer).strip()
 
 
-def _task_of(entry: Entry) -> str:
+def task_of(entry: Entry) -> str:
     if isinstance(entry, PackedEntry):
         return entry.task
     try:

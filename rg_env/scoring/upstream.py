@@ -13,6 +13,7 @@ from rg_env.runner.failures import LONGEST_REASON, describe, one_line
 from rg_env.scoring import guard
 from rg_env.scoring.base_score import base_score, cheap_answers
 from rg_env.scoring.expressions import Refusal
+from rg_env.scoring.types import AnswerScore
 from rg_env.tasks.entry_json import as_made
 from rg_env.tasks.soundness import check_audited, installed_version
 from rg_env.tasks.upstream.oracles import corrected
@@ -75,8 +76,9 @@ def read_entry(content: bytes, task: str) -> Mapping[str, Any]:
     """Return an entry as it was made, corrected. JSON may name no task, or another one than the caller."""
     if content.startswith(b"{"):
         entry = json.loads(content)
-        metadata = entry.get("metadata")
-        entry["metadata"] = {**(metadata if isinstance(metadata, dict) else {}), "source_dataset": task}
+        if not isinstance(entry.get("metadata"), dict):
+            entry["metadata"] = {}
+        entry["metadata"]["source_dataset"] = task
     else:
         entry = pickle.loads(content)
     return corrected(as_made(entry))
@@ -87,9 +89,9 @@ def best_cheap_score(dataset: Any, task: str, entry: Mapping[str, Any]) -> float
     best = 0.0
     for answer in cheap_answers(task, entry):
         with suppress(Refusal):
-            raw, tagged = (0.0 if isinstance(form, str) else form for form in score_forms(dataset, entry, answer))
+            scored = AnswerScore.of_forms(*score_forms(dataset, entry, answer))
             # Without a baseline, which this is.
-            best = max(best, base_score(task, raw, tagged, 0.0))
+            best = max(best, base_score(task, scored.raw or 0.0, scored.tagged or 0.0, 0.0))
     return best
 
 
