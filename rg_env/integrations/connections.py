@@ -2,8 +2,8 @@
 send is read in turn with what others send.
 
 uvicorn limits how long a connection idles between two requests, but not how long the head of a request may take. Not
-covered, and work for a reverse proxy (docs/security.md): how many connections an address has, and a body that is sent
-although it was refused. A reply that nobody takes is given up by the system (`serve.run`).
+covered, and work for a reverse proxy (docs/security.md): how many connections an address has. A reply that nobody takes
+is given up by the system (`serve.run`).
 """
 
 from __future__ import annotations

@@ -206,7 +206,8 @@ class _Gate:
             if body is not None:
                 error = await _answer(self._app, scope, body, receive, note_and_send)
         except RefusedError as refused:
-            error = error_reply(refused.status, refused)
+            # Closed, so that what else comes of the body is not read.
+            error = error_reply(refused.status, refused, {"Connection": "close"})
         except asyncio.CancelledError:  # by uvicorn, GRACE_SECONDS after SIGTERM
             error = error_reply(503, "the server ends")
         if error is not None and not has_replied:

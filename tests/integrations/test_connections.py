@@ -120,6 +120,15 @@ def test_a_client_that_takes_nothing_of_its_replies_is_given_up(monkeypatch: pyt
     assert ended.is_set()
 
 
+def test_a_refused_body_is_not_read(connect: Connect) -> None:
+    with connect() as connection:
+        connection.sendall(b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000000\r\n\r\n")
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 413")
+        with pytest.raises(ConnectionError):
+            for _ in range(100):
+                connection.sendall(b" " * (1 << 20))
+
+
 def test_who_has_left_before_its_turn_is_not_read(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[bytes] = []
     waiting: list[Callable[[], None]] = []
