@@ -157,8 +157,8 @@ async def send_heavy_entries(client: Client) -> None:
 
 
 async def send_many_lists(client: Client) -> None:
-    await client.send(head(len(MANY_LISTS) + 40) + b'{"entry": {"metadata": [' + MANY_LISTS + b']}, "answer": ')
-    await client.send(b'"1"}')
+    body = b'{"entry": {"metadata": [' + MANY_LISTS + b']}, "answer": "1"}'
+    await client.send(head(len(body)) + body)
     await asyncio.sleep(1)
 
 
