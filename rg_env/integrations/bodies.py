@@ -31,6 +31,10 @@ class RefusedError(Exception):
         self.status = status
 
 
+def too_many(most: int) -> RefusedError:
+    return RefusedError(413, f"a request has at most {most:,} answers; send several requests")
+
+
 def absent() -> Any:
     """Make the default of a field that stays JSON."""
     return msgspec.field(default_factory=msgspec.Raw)
@@ -73,6 +77,6 @@ def texts(content: msgspec.Raw, most: int, what: str) -> list[str] | None:
         return None
     # A text has two quotes that no backslash escapes. After `\\` there is one more of them.
     if written.count(b'"') - written.count(b'\\"') > 2 * most:
-        raise RefusedError(413, f"a request has at most {most:,} answers; send several requests")
+        raise too_many(most)
     given = decode(content, str | list[str], what)  # type: ignore[arg-type]
     return [given] if isinstance(given, str) else given

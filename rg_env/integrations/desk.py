@@ -24,7 +24,7 @@ from fastapi.responses import JSONResponse
 from rg_env.choices import ResponseFormat
 from rg_env.dataset import item_of_id
 from rg_env.errors import ConfigError
-from rg_env.integrations.bodies import Json, RefusedError, absent, decode
+from rg_env.integrations.bodies import Json, RefusedError, absent, decode, too_many
 from rg_env.integrations.item_makers import ItemMakers, NotMadeError, Wanted
 from rg_env.integrations.turns_of_clients import Shares, Turns
 from rg_env.runner.caller_guarded import Guarded
@@ -56,10 +56,6 @@ class Reply(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, separators=(",", ":")).encode("ascii")
-
-
-def too_many(most: int) -> RefusedError:
-    return RefusedError(413, f"a request has at most {most:,} answers; send several requests")
 
 
 def explain(mistakes: Sequence[Mapping[str, Any]]) -> str:
@@ -283,11 +279,7 @@ class Desk:
         calls = [partial(score, item.entry, answer, item.config) for item, answer in pairs]
         # Of a list for one item, the first answer decides whether the entry is broken.
         is_one_item = len({id(item) for item, _ in pairs}) == 1
-        return await self.run(calls, _is_broken if is_one_item else None)
-
-
-def _is_broken(scored: AnswerScore) -> bool:
-    return scored.status is Status.ERROR
+        return await self.run(calls, (lambda scored: scored.status is Status.ERROR) if is_one_item else None)
 
 
 async def find_item(

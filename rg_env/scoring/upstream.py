@@ -60,16 +60,12 @@ def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], FormSco
             return score_forms(dataset, entry, answer)
         except Refusal as refusal:
             return [one_line(refusal, LONGEST_REASON)]
-        except (guard.BrokenEntry, RaisesOnOwnError) as broken:
+        except guard.BrokenEntry as broken:
             return one_line(broken, LONGEST_REASON)
         except Exception as error:  # the entry cannot be read or corrected, or has what this process cannot make
             return f"the entry cannot be used: {describe(error)}"[:LONGEST_REASON]
 
     return score
-
-
-class RaisesOnOwnError(Exception):
-    """The scorer raises on an answer, and on the item's own as well."""
 
 
 def read_entry(content: bytes, task: str) -> Mapping[str, Any]:
@@ -96,7 +92,7 @@ def best_cheap_score(dataset: Any, task: str, entry: Mapping[str, Any]) -> float
 
 
 def score_forms(dataset: Any, entry: Mapping[str, Any], answer: str) -> list[FormScore]:
-    """Score both forms of an answer. Raises Refusal, BrokenEntry or RaisesOnOwnError."""
+    """Score both forms of an answer. Raises Refusal or BrokenEntry."""
     admitted = pickle.dumps(guard.admit(entry, answer))
     # A scorer may change the entry, so each form gets a new one.
     forms = []
@@ -108,7 +104,7 @@ def score_forms(dataset: Any, entry: Mapping[str, Any], answer: str) -> list[For
         own = fresh.get("answer")
         own_form = score_form(dataset, fresh, own if isinstance(own, str) else "")
         if isinstance(own_form, str):
-            raise RaisesOnOwnError(f"it raises on the item's own answer, too: {own_form}")
+            raise guard.BrokenEntry(f"it raises on the item's own answer, too: {own_form}")
     return forms
 
 
