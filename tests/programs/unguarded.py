@@ -36,7 +36,7 @@ def _with_guard(task: str, options: dict[str, Any], admit: Callable[[Any, str], 
 
     def score_with_guard(request: bytes) -> Any:
         # For this request only: the worker has other scorers, too.
-        guard.admit = admit
+        guard.admit = admit  # type: ignore[assignment]
         try:
             return score(request)
         finally:
