@@ -144,4 +144,4 @@ def test_settings_suites_and_other_files_are_valid(folder):
                     settings = settings if RG_DUMP in settings else {RG_DUMP: settings}
                     (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
                     load_run([str(ROOT / "configs" / "quickstart.yaml"), "settings.yaml"])
-    assert kinds.keys() <= {"", "shell", "python", "python continued", "yaml", "toml", "mermaid"}
+    assert kinds.keys() <= {"", "shell", "python", "python continued", "yaml", "toml", "mermaid", "nginx"}

@@ -34,6 +34,7 @@ def serve(
         int,
         typer.Option(min=1, help="Answers in the queue before requests get a 503. A request has at most half of it."),
     ] = 4096,
+    max_bytes: Annotated[int, typer.Option(min=1024, help="Longest request.")] = 4 << 20,
     tasks: Tasks = None,
     rows: Annotated[
         int, typer.Option(min=1, help="Questions of each split, train and eval, that ORS and OpenEnv clients see.")
@@ -85,7 +86,7 @@ def serve(
         listener = socket.create_server((host, port), family=family, dualstack_ipv6=both)
     except OSError as error:
         raise RGEnvError(f"cannot listen on {host}: {error.strerror}; choose another --port or --host") from None
-    desk = Desk(Scorer(count, timeout), function, token=token, most_waiting=max_waiting, host=host, rows=rows)
+    desk = Desk(Scorer(count, timeout), function, token, max_waiting, host, max_bytes, rows=rows)
     desk.tasks, desk.left_out = mix, left_out
     print_line(f"listening on http://{host}:{listener.getsockname()[1]} (Ctrl-C ends it)")
     run(desk, listener, lambda: print_line(f"ended; scored {_counts(desk.scored)}"))

@@ -8,29 +8,37 @@ half of the queue if others have asked lately; alone it leaves an eighth of it t
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import msgspec
 from fastapi.responses import JSONResponse
 
 from rg_env.choices import ResponseFormat
 from rg_env.dataset import item_of_id
 from rg_env.errors import ConfigError
+from rg_env.integrations.bodies import Json, RefusedError, absent, decode, too_many
 from rg_env.integrations.item_makers import ItemMakers, NotMadeError, Wanted
 from rg_env.integrations.turns_of_clients import Shares, Turns
 from rg_env.runner.caller_guarded import Guarded
-from rg_env.scoring import AnswerScore, Scorer, Violation
+from rg_env.runner.caller_pool import wait_async
+from rg_env.scoring import AnswerScore, Scorer, Status, Violation
 from rg_env.scoring.formatting import last_boxed
+from rg_env.scoring.scorer import Entry, PackedEntry, pack
 from rg_env.tasks import Item, TaskMix, decode_entry
 from rg_env.tasks.item import SCORER_KEY, ItemId
 from rg_env.tasks.registry import check_name, check_options
 
 _LONGEST_ID, _MOST_MADE = 200, 4096
+_LARGEST_ENTRY, _LARGEST_OF_FILE, _LARGEST_OPTIONS = 2_000_000, 300_000, 64_000
+"""Bytes of what is read here, in part or whole."""
 _MAKERS = 2
 """Items that are made at the same time: one for a client whose items take seconds, one for all others."""
 CLIENT: ContextVar[str] = ContextVar("CLIENT", default="")
@@ -38,14 +46,6 @@ CLIENT: ContextVar[str] = ContextVar("CLIENT", default="")
 _MOST_MISTAKES, _LONGEST_NAME = 3, 40
 """What a reply says of a body that does not fit: mistakes, and characters of a name that the client made up."""
 _NO_ITEM = "name the item: an entry of Reasoning Gym, or an id such as chain_sum-train-42-0"
-
-
-class RefusedError(Exception):
-    """A request that gets no score: the HTTP status, and why."""
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
 
 
 class Reply(JSONResponse):
@@ -69,10 +69,16 @@ def explain(mistakes: Sequence[Mapping[str, Any]]) -> str:
 
 @dataclass(frozen=True)
 class RequestedItem:
-    """The entry that a request is about, and the options of its task."""
+    """The entry that a request is about, packed unless it is of a file, and the options of its task."""
 
-    entry: Mapping[str, Any]
+    entry: Entry
     config: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, item: Item) -> RequestedItem:
+        if SCORER_KEY in item.entry["metadata"]:
+            return cls(item.entry, item.config)
+        return cls(pack(item.entry), item.config)
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ class Desk:
         token: what clients send as `Authorization: Bearer TOKEN`; empty: everybody may ask.
         host: the address that the server was told to listen on.
         most_waiting: answers that may be scored, or wait for it, at the same time; a request has at most half as many.
-        most_bytes: of a request.
+        most_bytes: of a request with entries or texts.
         tasks: the task mix of episodes, with the files of questions that ids may name.
         left_out: the rows of these files that nobody is asked, by task and split (`rg_env.scoring.audit`).
         rows: of each split, for episodes.
@@ -107,7 +113,7 @@ class Desk:
     token: str = ""
     most_waiting: int = 4096
     host: str = "127.0.0.1"
-    most_bytes: int = 16 << 20
+    most_bytes: int = 4 << 20
     tasks: TaskMix | None = None
     left_out: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     rows: int = 10_000
@@ -119,37 +125,69 @@ class Desk:
 
     def __post_init__(self) -> None:
         # One more than there are workers, so that none waits for this process between two answers.
-        self._turns = Turns(self.scorer.workers + 1)
+        self._slots = self.scorer.workers + 1
+        self._turns = Turns(self._slots)
+
+    @property
+    def most_answers(self) -> int:
+        """How many answers a request may have."""
+        return max(1, self.most_waiting // 2)
 
     @property
     def waiting(self) -> int:
         """Answers that are being scored, or wait for it."""
         return self._waiting_of.total()
 
-    async def run[T](self, calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+    async def run[T](
+        self, calls: Sequence[Callable[[], Awaitable[T]]], is_for_all: Callable[[T], bool] | None = None
+    ) -> list[T]:
         """Return the results of calls that score an answer each.
+
+        Args:
+            is_for_all: whether the first result is that of all calls; then no other is made.
 
         Raises:
             RefusedError: the request has too many answers, or the queue has no room for all of them now.
         """
         client = CLIENT.get()
         self.check_room(len(calls))
-
-        async def run_in_turn(call: Callable[[], Awaitable[T]]) -> T:
-            async with self._turns.turn(client):
-                return await call()
-
         self._waiting_of[client] += len(calls)
         try:
-            return await asyncio.gather(*map(run_in_turn, calls))
+            # All at once: the way to the thread of the scorers and back takes longer than most answers.
+            return await wait_async(self._run_in_turn(client, calls, is_for_all))
         finally:
             self._waiting_of.give_back(client, len(calls))
 
+    async def _run_in_turn[T](
+        self, client: str, calls: Sequence[Callable[[], Awaitable[T]]], is_for_all: Callable[[T], bool] | None
+    ) -> list[T]:
+        """As `run`, in the thread of the scorers."""
+        results: dict[int, T] = {}
+        waiting = iter(enumerate(calls))
+
+        async def run_next(most: int) -> None:
+            for number, call in itertools.islice(waiting, most):
+                async with self._turns.turn(client):
+                    results[number] = await call()
+
+        if is_for_all is not None and calls:
+            await run_next(1)
+            if is_for_all(results[0]):
+                return [results[0]] * len(calls)
+        try:
+            # Not a task for each of thousands of answers, whose client may leave before the second is scored.
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(len(calls), self._slots)):
+                    group.create_task(run_next(len(calls)))
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        return [results[number] for number in range(len(calls))]
+
     def check_room(self, answers: int) -> None:
         """Refuse a request with so many answers if the queue has no room for them. Raises as `run`."""
-        most = max(1, self.most_waiting // 2)
+        most = self.most_answers
         if answers > most:
-            raise RefusedError(413, f"a request has at most {most:,} answers; send several requests")
+            raise too_many(most)
         if self.waiting + answers > self.most_waiting:
             raise RefusedError(503, f"more than {self.most_waiting:,} answers would be waiting; try again")
         client = CLIENT.get()
@@ -212,11 +250,17 @@ class Desk:
         return self.made.setdefault(item_id, item)
 
     async def score_responses(self, pairs: Sequence[tuple[RequestedItem, str]], **how: Any) -> list[ScoredText]:
-        """Return the scores of responses; `how` as in `Scorer.score_response`."""
-        score = self.scorer.score_response_async
-        verdicts = await self.run([partial(score, item.entry, text, item.config, **how) for item, text in pairs])
-        self.scored.update(verdict.scored.status.value for verdict in verdicts)
-        return [ScoredText(verdict.scored, verdict.parsed.answer, verdict.parsed.violation) for verdict in verdicts]
+        """Return the scores of responses; `how` as in `Scorer.parse`."""
+        self.check_room(len(pairs))
+        parsed = [self.scorer.parse(item.entry, text, **how) for item, text in pairs]
+        answered = [(item, one.answer) for (item, _), one in zip(pairs, parsed, strict=True) if one.answer is not None]
+        scores = iter(await self._score(answered))
+        results = []
+        for one in parsed:
+            scored = AnswerScore.without_score(Status.OK) if one.answer is None else next(scores)
+            results.append(ScoredText(scored, one.answer, one.violation))
+            self.scored[scored.status.value] += 1
+        return results
 
     async def score_free_text(
         self, item: RequestedItem, text: str, find_box: Callable[[str], str | None] = last_boxed
@@ -230,46 +274,83 @@ class Desk:
 
     async def score_answers(self, item: RequestedItem, answers: Sequence[str]) -> list[ScoredText]:
         """Return the scores of bare answers to one item."""
-        score = self.scorer.score_answer_async
-        scores = await self.run([partial(score, item.entry, answer, item.config) for answer in answers])
+        scores = await self._score([(item, answer) for answer in answers])
         self.scored.update(scored.status.value for scored in scores)
         return [ScoredText(scored, answer) for scored, answer in zip(scores, answers, strict=True)]
 
+    async def _score(self, pairs: Sequence[tuple[RequestedItem, str]]) -> list[AnswerScore]:
+        score = self.scorer.score_answer_async
+        calls = [partial(score, item.entry, answer, item.config) for item, answer in pairs]
+        # Of a list for one item, the first answer decides whether the entry is broken.
+        is_one_item = len({id(item) for item, _ in pairs}) == 1
+        return await self.run(calls, (lambda scored: scored.status is Status.ERROR) if is_one_item else None)
 
-async def find_item(desk: Desk, item: object, task: str | None = None, options: object = None) -> RequestedItem:
-    """Return the item of a request: an entry, `extra_info` of one of our rows, the JSON of either, or the id of an
-    item.
+
+async def find_item(
+    desk: Desk, item: str | msgspec.Raw, task: str | None = None, options: msgspec.Raw | None = None
+) -> RequestedItem:
+    """Return the item of a request: an entry, `extra_info` of one of our rows, the JSON of either in a string, or the
+    id of an item.
 
     Raises:
         RefusedError: it is none of these, or its task is unknown.
     """
     try:
+        if isinstance(item, msgspec.Raw) and bytes(item).startswith(b'"'):
+            item = decode(item, str)
         if isinstance(item, str):
             made = await desk.item_of_id(item)
             if made is not None:
-                return RequestedItem(made.entry, made.config)
-        entry = item
-        if isinstance(item, str) and item.lstrip().startswith("{"):
-            entry = decode_entry(item)
-        if not isinstance(entry, Mapping):
+                return RequestedItem.of(made)
+            item = msgspec.Raw(item.strip().encode("utf-8", "surrogatepass"))
+        if not bytes(item).startswith(b"{"):
             raise RefusedError(422, _NO_ITEM)
-        if "entry" in entry:
-            row = Item.from_extra_info(entry)
-            return RequestedItem(row.entry, row.config)
-        return _item_of_entry(entry, task, options)
+        return _item_of_json(item, task, options)
     except (ConfigError, ValueError) as error:
         raise RefusedError(422, str(error)) from None
 
 
-def _item_of_entry(entry: Mapping[str, Any], task: str | None, options: object) -> RequestedItem:
-    metadata = entry.get("metadata")
-    if not isinstance(metadata, Mapping):
-        metadata = {}
-    name = task or metadata.get("source_dataset")
-    if not isinstance(name, str):
+class _Head(msgspec.Struct):
+    """What is read of an entry, or of `extra_info` of a row."""
+
+    answer: Json = absent()
+    metadata: Json = absent()
+    entry: str | None = None
+    task_config: str = "{}"
+
+
+class _Metadata(msgspec.Struct):
+    source_dataset: str | None = None
+    file_scorer: Json = absent()
+
+
+def _item_of_json(content: msgspec.Raw, task: str | None, options: msgspec.Raw | None) -> RequestedItem:
+    written = _bounded(content, _LARGEST_ENTRY)
+    head = decode(content, _Head)
+    checked = None
+    if head.entry is not None:
+        checked = decode_entry(_bounded(head.task_config.encode(), _LARGEST_OPTIONS))
+        written = head.entry.encode()
+        head = decode(written, _Head)
+    metadata = _Metadata()
+    with suppress(RefusedError):  # the metadata are something else
+        metadata = decode(head.metadata, _Metadata)
+    name = task or metadata.source_dataset
+    if name is None:
         raise RefusedError(422, "the entry names no task: send `task`, or keep its metadata.source_dataset")
-    if SCORER_KEY in metadata:  # a question of a file, which the scorer checks
-        return RequestedItem(entry)
+    if bytes(metadata.file_scorer):  # a question of a file, which the scorer checks
+        return RequestedItem(decode_entry(_bounded(written, _LARGEST_OF_FILE)))
     check_name(name)
-    checked = check_options(name, options) if isinstance(options, Mapping) else None
-    return RequestedItem({**entry, "metadata": {**metadata, "source_dataset": name}}, checked)
+    if options is not None and bytes(options).startswith(b"{"):
+        checked = check_options(name, json.loads(_bounded(options, _LARGEST_OPTIONS)))
+    answer = bytes(head.answer)
+    length = len(decode(answer, str)) if answer.startswith(b'"') else 0
+    return RequestedItem(PackedEntry(name, written, length), checked)
+
+
+def _bounded(content: bytes | msgspec.Raw, most: int) -> bytes:
+    """Return what is read in this process, which takes time by its size."""
+    written = bytes(content)
+    if len(written) > most:
+        raise RefusedError(413, f"an entry of this kind, or its options, has at most {most:,} bytes")
+    return written

@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from socket import socket
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,8 +33,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rg_env import __version__
 from rg_env.errors import RGEnvError, describe, one_line
+from rg_env.integrations.bodies import LARGE_BODIES, RefusedError
 from rg_env.integrations.connections import KEEP_ALIVE_SECONDS, LimitedProtocol, allow_connections
-from rg_env.integrations.desk import CLIENT, Desk, RefusedError, Reply, explain
+from rg_env.integrations.desk import CLIENT, Desk, Reply, explain
 from rg_env.integrations.dialects import nemo_gym, openenv, ors, own_scores, reward_models
 from rg_env.integrations.episodes import Episodes
 
@@ -52,6 +53,12 @@ _PAUSE_SECONDS = 30
 """After which a client that sends no more of its body is given up."""
 _BODY_SECONDS = 120
 """After which a client that has not sent all of its body is given up, however steadily it sends."""
+_REPLY_SECONDS = 120
+"""After which the system gives up a client that takes nothing of what it is sent."""
+_LARGE = frozenset(["/score", "/verify", "/reward", "/aggregate_metrics"])
+"""Paths of requests with entries, answers or rows, which `bodies` reads."""
+_MOST_SMALL_BYTES = 1 << 20
+"""Of all other requests, and of messages over a WebSocket: their JSON becomes objects here."""
 
 
 class _Server(uvicorn.Server):
@@ -61,29 +68,28 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._at_end = at_end
 
-    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown(sockets)
         self._at_end()
 
 
-def run(desk: Desk, listener: socket, at_end: Callable[[], None]) -> None:
+def run(desk: Desk, listener: socket.socket, at_end: Callable[[], None]) -> None:
     """Serve on this socket until SIGTERM or Ctrl-C, then call `at_end`."""
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; connections have it from the socket that accepts them
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _REPLY_SECONDS * 1000)
     sys.setswitchinterval(_SWITCH_SECONDS)
     make_server(desk, at_end).run(sockets=[listener])
 
 
 def make_server(desk: Desk, at_end: Callable[[], None]) -> uvicorn.Server:
     """uvicorn with all limits."""
-    most = allow_connections()
-    # Half of them, so that one address never shuts out all others.
-    LimitedProtocol.most_of_address = max(1, most // 2)
     config = uvicorn.Config(
         make_app(desk),
         http=LimitedProtocol,
-        limit_concurrency=most,
+        limit_concurrency=allow_connections(),
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
-        ws_max_size=desk.most_bytes,
+        ws_max_size=_MOST_SMALL_BYTES,
         log_level="warning",
         access_log=False,
     )
@@ -137,6 +143,8 @@ def make_app(desk: Desk, episodes: Episodes | None = None) -> FastAPI:
         episodes = Episodes(desk)
     for routes_of in DIALECTS_WITH_SESSIONS:
         app.include_router(routes_of(episodes))
+    # FastAPI keeps what it returns here for /openapi.json.
+    app.openapi()["components"]["schemas"].update(LARGE_BODIES)
     return app
 
 
@@ -193,12 +201,13 @@ class _Gate:
 
         try:
             self._check(Headers(scope=scope))
-            body = await self._read(receive)
+            body = await self._read(scope, receive)
             error = None
             if body is not None:
                 error = await _answer(self._app, scope, body, receive, note_and_send)
         except RefusedError as refused:
-            error = error_reply(refused.status, refused)
+            # Closed, so that what else comes of the body is not read.
+            error = error_reply(refused.status, refused, {"Connection": "close"})
         except asyncio.CancelledError:  # by uvicorn, GRACE_SECONDS after SIGTERM
             error = error_reply(503, "the server ends")
         if error is not None and not has_replied:
@@ -225,7 +234,7 @@ class _Gate:
                 await send({"type": "websocket.close", "code": 1011})
 
     def _check(self, headers: Headers) -> None:
-        """Refuse who may not ask, and what is too long by its own account."""
+        """Refuse who may not ask."""
         token = headers.get("authorization", "").removeprefix("Bearer ") or headers.get("x-api-key", "")
         # A token alone decides who may ask. Without one, the name in the request keeps pages of other sites out.
         if not self._desk.token:
@@ -233,15 +242,14 @@ class _Gate:
         # As bytes: `compare_digest` refuses a str that is not ASCII.
         elif not hmac.compare_digest(token.encode(), self._desk.token.encode()):
             raise RefusedError(401, "send the header `Authorization: Bearer TOKEN`")
-        length = headers.get("content-length", "")
-        if length.isdecimal() and int(length) > self._desk.most_bytes:
-            raise self._too_long()
 
-    def _too_long(self) -> RefusedError:
-        return RefusedError(413, f"a request has at most {self._desk.most_bytes:,} bytes")
-
-    async def _read(self, receive: Receive) -> bytes | None:
+    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
         """Return the body; None if the client has left."""
+        most = self._desk.most_bytes if scope["path"] in _LARGE else min(self._desk.most_bytes, _MOST_SMALL_BYTES)
+        too_long = RefusedError(413, f"a request has at most {most:,} bytes here")
+        length = Headers(scope=scope).get("content-length", "")
+        if length.isdecimal() and int(length) > most:
+            raise too_long
         parts: list[bytes] = []
         size = 0
         deadline = time.monotonic() + _BODY_SECONDS
@@ -254,8 +262,8 @@ class _Gate:
                 return None
             part = message.get("body", b"")
             size += len(part)
-            if size > self._desk.most_bytes:  # a body in chunks has any Content-Length, or none
-                raise self._too_long()
+            if size > most:  # a body in chunks has any Content-Length, or none
+                raise too_long
             parts.append(part)
             if not message.get("more_body", False):
                 return b"".join(parts)

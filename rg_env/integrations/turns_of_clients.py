@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-SLOW_SECONDS = 1.0
+SLOW_SECONDS = 0.05
+"""For so long a client may have to wait for each slot, since work cannot be interrupted."""
 MEMORY_SECONDS = 60.0
 
 
@@ -39,7 +40,7 @@ class _Client:
 
 
 class Turns:
-    """Slots for pieces of work, for use in one event loop."""
+    """Slots for pieces of work, for use in one event loop. Other threads may ask `is_alone`."""
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
@@ -51,7 +52,6 @@ class Turns:
 
     def is_alone(self, name: str) -> bool:
         """Return whether no other client has asked for anything lately."""
-        self._forget()
         return not self._clients.keys() - {name}
 
     @asynccontextmanager

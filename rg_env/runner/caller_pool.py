@@ -132,6 +132,8 @@ def wait[T](coroutine: Coroutine[Any, Any, T]) -> T:
 
 async def wait_async[T](coroutine: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine in the private loop; the running event loop does other things meanwhile."""
+    if _is_private_thread():
+        return await coroutine
     task: asyncio.Task[T] = await wait_for_async(partial(_hand_over, coroutine))
     return task.result()
 

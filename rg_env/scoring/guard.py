@@ -1,4 +1,6 @@
-"""Admits answers to the scorers. Runs in the trainer's process; neither answers nor entries are ever evaluated.
+"""Admits answers to the scorers. Neither answers nor entries are ever evaluated.
+
+The workers run it, on the answer's CPU limit; the caller asks only for sizes and lengths.
 
 Invariants:
 - `admit` returns or raises `Refusal` or `BrokenEntry` for every entry that names its task and every text, in linear
@@ -55,10 +57,11 @@ _LONGEST_UNREAD_ANSWER = 1_000_000
 
 
 _LARGEST_ENTRY = 300_000
-"""Bytes of an entry that this process reads, as a pickle. The largest that reasoning-gym makes has 81,000, but for"""
+"""Bytes of an entry that is read before its scorer gets it, as a pickle or JSON. The largest that reasoning-gym makes
+has 81,000, but for"""
 _LARGER_ENTRIES = {"codeio": 2_000_000}
 _LARGEST_UNREAD = 8_000_000
-"""Bytes of an entry that is handed on unread. The largest that reasoning-gym makes has 600,000 (circuit_logic)."""
+"""Bytes of an entry that its scorer alone reads. The largest that reasoning-gym makes has 600,000 (circuit_logic)."""
 
 
 class BrokenEntry(Exception):  # noqa: N818 (not an error of the program)
@@ -71,13 +74,16 @@ def check_size(entry: Entry) -> None:
     Raises:
         BrokenEntry: it is larger.
     """
-    task = entry["metadata"]["source_dataset"]
+    check_length(entry["metadata"]["source_dataset"], len(pickle.dumps(dict(entry))))
+
+
+def check_length(task: str, size: int) -> None:
+    """As `check_size`, of an entry that has this task and these bytes."""
     if task not in AUDITED_TASKS:
         return
-    # Whether this process reads entries of the task; all others are only handed on.
+    # Whether the guard or a policy reads entries of the task; all others are only handed on.
     is_read = any(task in table for table in (CHECKS, REWRITES, ENTRIES, CHEAP, CORRECTIONS))
     limit = _LARGER_ENTRIES.get(task, _LARGEST_ENTRY) if is_read else _LARGEST_UNREAD
-    size = len(pickle.dumps(dict(entry)))
     if size > limit:
         raise BrokenEntry(f"the entry is not a valid {task} item: it has {size:,} bytes, more than {limit:,}")
 
@@ -101,7 +107,7 @@ def admit(entry: Entry, answer: str) -> tuple[dict[str, Any], str, str]:
     own = entry.get("answer")
     if task in AUDITED_TASKS and not isinstance(own, str) and (own is not None or task not in _WITHOUT_ANSWER):
         raise BrokenEntry(f"the entry is not a valid {task} item: it has no answer")
-    # A bound for the item's own answer, which the rules below read in this process.
+    # A bound for the item's own answer, which the rules below read.
     longest_own = _LONGEST_UNREAD_ANSWER
     if task in CHECKS or task in REWRITES or task in ENTRIES:
         longest_own = _LONGER_OWN_ANSWERS.get(task, _LONGEST_OWN_ANSWER)

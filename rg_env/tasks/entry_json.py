@@ -57,7 +57,7 @@ def encode_entry(value: Any) -> str:
     return json.dumps(_pack(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
-def decode_entry(text: str) -> Any:
+def decode_entry(text: str | bytes) -> Any:
     """Return the value that `encode_entry` was given.
 
     Raises:

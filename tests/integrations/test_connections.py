@@ -1,4 +1,4 @@
-"""Clients that send slowly, send nothing, read nothing, or come too often, against a real server in this process."""
+"""Clients that send slowly, send nothing, or read nothing, against a real server in this process."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+import uvicorn
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from rg_env.integrations import connections, serve
 from rg_env.integrations.connections import LimitedProtocol
 from rg_env.integrations.desk import Desk
+from rg_env.integrations.serve import make_server
 from rg_env.integrations.turns_of_clients import Rounds
 from rg_env.scoring import Scorer
 
@@ -25,32 +27,28 @@ HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 SOCKET = "ws://localhost/ws"
 HALF_A_BODY = b"POST /verify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"
 
-Connect = Callable[..., contextlib.AbstractContextManager[socket.socket]]
+Connect = Callable[[], contextlib.AbstractContextManager[socket.socket]]
 
 
 @pytest.fixture
-def connect(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect]:
+def connect() -> Iterator[Connect]:
     """Makes connections to a server of its own, which has not scored anything."""
-    monkeypatch.setattr(LimitedProtocol, "most_of_address", LimitedProtocol.most_of_address)
     listener = socket.create_server(("127.0.0.1", 0))
-    server = serve.make_server(Desk(Scorer(1)), lambda: None)
+    server = make_server(Desk(Scorer(1)), lambda: None)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
 
     @contextmanager
-    def connected(client: str = "127.0.0.1", **options: int) -> Iterator[socket.socket]:
+    def connected() -> Iterator[socket.socket]:
         with socket.socket() as connection:
-            for name, value in options.items():
-                connection.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
             connection.settimeout(60)
-            connection.bind((client, 0))
             connection.connect(listener.getsockname())
             yield connection
 
     yield connected
     server.should_exit = True
     thread.join(60)
-    assert not thread.is_alive() and not LimitedProtocol._of_address
+    assert not thread.is_alive()
 
 
 def is_closed(connection: socket.socket) -> bool:
@@ -91,59 +89,64 @@ def test_a_slow_body_is_no_slow_head(connect: Connect, monkeypatch: pytest.Monke
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 4")
 
 
-@pytest.mark.parametrize("end", [b"\r\n", b"Connection: close\r\n\r\n"], ids=["kept", "last"])
-def test_a_client_that_reads_no_reply_is_given_up(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch, end: bytes
-) -> None:
-    monkeypatch.setattr(connections, "REPLY_SECONDS", SOON)
-    with connect(SO_RCVBUF=4096) as connection:
-        # More than the system keeps for both sides. The server stops reading while a reply cannot be written.
-        request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n"
-        connection.sendall((request + b"\r\n") * 400 + request + end)
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such limit")
+def test_a_client_that_takes_nothing_of_its_replies_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "_REPLY_SECONDS", 1)
+    listener = socket.create_server(("127.0.0.1", 0))
+    ended = threading.Event()
+    server: list[uvicorn.Server] = []
+
+    def make(desk: Desk, at_end: Callable[[], None]) -> uvicorn.Server:
+        server.append(make_server(desk, at_end))
+        return server[0]
+
+    monkeypatch.setattr(serve, "make_server", make)
+    thread = threading.Thread(target=serve.run, args=(Desk(Scorer(1)), listener, ended.set))
+    thread.start()
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(60)
+        connection.connect(listener.getsockname())
+        # More than the system keeps for both sides.
+        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 400)
         deadline = time.monotonic() + 60
-        # It is there when the server has accepted it.
-        while not LimitedProtocol._of_address and time.monotonic() < deadline:
+        while not (server and server[0].server_state.connections) and time.monotonic() < deadline:
             time.sleep(0.01)
-        while LimitedProtocol._of_address and time.monotonic() < deadline:
+        while server[0].server_state.connections and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert not LimitedProtocol._of_address
+        assert not server[0].server_state.connections
+    server[0].should_exit = True
+    thread.join(60)
+    assert ended.is_set()
 
 
-def test_an_address_has_a_share_of_the_connections(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LimitedProtocol, "most_of_address", 2)
-    with connect() as first, connect() as second:
-        assert is_answered(first) and is_answered(second)
-        with connect() as third:
-            assert is_closed(third)
-        with connect("127.0.0.2") as other:
-            assert is_answered(other)
-        second.close()
-        while LimitedProtocol._of_address["127.0.0.1"] > 1:
-            time.sleep(0.01)
-        with connect() as third:
-            assert is_answered(third)
-
-
-def test_a_refused_body_is_read_for_a_while_only(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MOST_UNREAD_BYTES", 4 << 20)
+def test_a_refused_body_is_not_read(connect: Connect) -> None:
     with connect() as connection:
         connection.sendall(b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000000\r\n\r\n")
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 413")
         with pytest.raises(ConnectionError):
-            for _ in range(9000):
+            for _ in range(100):
                 connection.sendall(b" " * (1 << 20))
 
 
 def test_who_has_left_before_its_turn_is_not_read(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[bytes] = []
     waiting: list[Callable[[], None]] = []
+    lost: list[LimitedProtocol] = []
+    connection_lost = LimitedProtocol.connection_lost
+
+    def note_lost(protocol: LimitedProtocol, exc: Exception | None) -> None:
+        connection_lost(protocol, exc)
+        lost.append(protocol)
+
+    monkeypatch.setattr(LimitedProtocol, "connection_lost", note_lost)
     monkeypatch.setattr(Rounds, "add", lambda _, __, work: waiting.append(work))
     monkeypatch.setattr(LimitedProtocol, "_read_as_http", lambda _, data: read.append(data))
     with connect() as leaving:
         leaving.sendall(HEALTH)
         while not waiting:
             time.sleep(0.01)
-    while LimitedProtocol._of_address:
+    while not lost:
         time.sleep(0.01)
     waiting[0]()
     assert not read

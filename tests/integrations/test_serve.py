@@ -97,21 +97,15 @@ def test_responses_and_answers_get_the_verdicts_of_the_scorer(server: SimpleName
     ("path", "body", "status", "why"),
     [
         ("/score", b'{"item": "gcd', 422, "JSON"),
-        ("/score", b"[" * 100_000, 400, ""),
+        ("/score", b"[" * 100_000, 422, ""),
         ("/score", b"\xff\xfe", 422, ""),
         ("/score", {"item": GCD}, 422, "send either `response`"),
         ("/score", {"item": GCD, "answer": "1", "response": "1"}, 422, "send either `response`"),
-        ("/score", {"item": GCD, "anwser": "1"}, 422, "body.anwser: Extra inputs are not permitted"),
-        ("/score", {"item": GCD, "x\n" * 9999: "1"}, 422, "Extra inputs are not permitted"),
-        ("/score", dict.fromkeys("abcdef"), 422, "body.c: Extra inputs are not permitted"),
-        (
-            "/score",
-            {"item": GCD, "answer": 5},
-            422,
-            "body.answer.str: Input should be a valid string; body.answer.list",
-        ),
-        ("/score", {"item": GCD, "answer": ["1", 5]}, 422, "body.answer.list[str].1: Input should be a valid string"),
-        ("/score", [1], 422, "body: Input should be a valid dictionary"),
+        ("/score", {"item": GCD, "anwser": "1"}, 422, "Object contains unknown field `anwser`"),
+        ("/score", {"item": GCD, "x\n" * 9999: "1"}, 422, "Object contains unknown field"),
+        ("/score", {"item": GCD, "answer": 5}, 422, "answer: Expected `str | array`, got `int`"),
+        ("/score", {"item": GCD, "answer": ["1", 5]}, 422, "answer: Expected `str`, got `int` - at `$[1]`"),
+        ("/score", [1], 422, "Expected `object`, got `array`"),
         ("/score", {"answer": "5"}, 422, "name the item"),
         ("/score", {"item": "gdc-train-42-0", "answer": "1"}, 422, "unknown task 'gdc'; did you mean"),
         ("/score", {"item": "gcd", "answer": "1"}, 422, ""),
@@ -121,14 +115,14 @@ def test_responses_and_answers_get_the_verdicts_of_the_scorer(server: SimpleName
             "/score",
             {"item": GCD, "answer": "1", "format": "loose"},
             422,
-            "body.format: Input should be 'strict' or 'lenient'",
+            "Invalid enum value 'loose' - at `$.format`",
         ),
         ("/verify", {"question": "?"}, 422, "a row needs"),
-        ("/reward", {"query": ["x"], "labels": []}, 422, "1 responses have 0 labels; send one for each"),
+        ("/reward", {"query": ["x"], "labels": []}, 422, "send one label for each of the 1 responses: labels"),
         ("/reward", {"query": ["x"], "prompts": ["x", "y"], "labels": [GCD]}, 422, "differ in length"),
         ("/reward", {"response": "x"}, 422, "name the item"),
         ("/reward", {"label": GCD}, 422, "send response and label, as slime does"),
-        ("/reward", {"query": "x", "labels": []}, 422, "body.query: Input should be a valid list"),
+        ("/reward", {"query": "x", "labels": []}, 422, "send one label for each of the 1 responses: labels"),
         ("/nowhere", {}, 404, "GET /openapi.json"),
         ("/health", {}, 405, "GET /openapi.json"),
     ],
@@ -177,12 +171,12 @@ def in_chunks(body: bytes) -> bytes:
 
 
 def test_a_body_over_the_limit_is_refused_however_it_is_sent(server: SimpleNamespace) -> None:
-    assert server.post("/score", content=b" " * (17 << 20)).status_code == 413
+    assert server.post("/score", content=b" " * (5 << 20)).status_code == 413
     chunked = "Transfer-Encoding: chunked"
     small = in_chunks(json.dumps({"item": GCD, "answer": "1"}).encode())
     assert asked_raw(server, "Host: localhost", chunked, body=small).startswith(b"HTTP/1.1 200")
     for headers in ([chunked], [chunked, "Content-Length: 5"]):
-        reply = asked_raw(server, "Host: localhost", *headers, body=in_chunks(b" " * (17 << 20)))
+        reply = asked_raw(server, "Host: localhost", *headers, body=in_chunks(b" " * (5 << 20)))
         assert reply.startswith(b"HTTP/1.1 413") and b'{"error":"a request has at most' in reply
 
 

@@ -266,9 +266,9 @@ def test_scoring_works_for_another_user_than_root(item: Item) -> None:
 def test_a_worker_needs_no_file_for_its_first_score(item: Item) -> None:
     """What it needs is read before the sandbox, where it may be unreadable."""
     entry = item("chain_sum")
-    request = pickle.dumps((entry, entry["answer"], "no number"))
+    request = pickle.dumps((pickle.dumps(entry), entry["answer"]))
     done = run_program("files_of_worker", _target_of("chain_sum", {}).hex(), request.hex(), *_upstream_modules())
-    assert json.loads(done.stdout) == {"reply": [1.0, 0.0], "opened": []}
+    assert json.loads(done.stdout) == {"reply": [1.0, 0.15], "opened": []}
 
 
 def test_finding_the_readable_folders_triggers_no_lazy_import(monkeypatch: pytest.MonkeyPatch) -> None:

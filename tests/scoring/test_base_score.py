@@ -92,10 +92,10 @@ def test_an_item_has_one_baseline_that_all_who_ask_share(cured_items: Items, mon
     async def run(self: Any, target: bytes, request: bytes, check: Any) -> Any:
         answer = pickle.loads(request)[1]
         if answer == right:
-            return 1.0, 0.0
+            return check([1.0, 0.0])
         asked.append(answer)
         await asyncio.sleep(0.01)
-        return 0.25, 0.0
+        return check(0.25)
 
     async def ask(scorer: Scorer) -> None:
         tasks = [asyncio.ensure_future(scorer.score_answer_async(copy.deepcopy(entry), right)) for _ in range(16)]
@@ -108,7 +108,7 @@ def test_an_item_has_one_baseline_that_all_who_ask_share(cured_items: Items, mon
     monkeypatch.setattr(ScorerPool, "run", run)
     with Scorer(workers=1) as scorer:
         asyncio.run(ask(scorer))
-    assert len(asked) == len(set(asked)) == 10
+    assert asked == [None]
 
 
 @pytest.mark.parametrize("task", CHEAP)
@@ -138,7 +138,7 @@ def test_a_baseline_that_could_not_be_computed_is_not_remembered(
 
     async def run(self: Any, target: bytes, request: bytes, check: Any) -> Any:
         if pickle.loads(request)[1] == right:
-            return 1.0, 0.0
+            return check([1.0, 0.0])
         raise failure
 
     with Scorer(workers=1) as scorer:

@@ -27,9 +27,12 @@ from rg_env.modules import IMPORTS
 from rg_env.runner import caller_pool as pool
 from rg_env.runner.caller_worker import Limit, Worker
 from rg_env.runner.failures import Failure, JobFailedError
-from rg_env.scoring import AnswerScore, Scorer, Status, Verdict, Violation, shared_scorer
+from rg_env.scoring import AnswerScore, Scorer, Status, Verdict, Violation, base_score, guard, shared_scorer
+from rg_env.scoring import scorer as scorer_module
 from rg_env.scoring.types import ScorerConfig
-from rg_env.tasks import encode_entry
+from rg_env.tasks import encode_entry, entry_json
+from rg_env.tasks.upstream import oracles
+from tests.programs import endless_guard
 from tests.running import ROOT
 from tests.scoring.conftest import guest_entry
 
@@ -134,6 +137,37 @@ def test_an_answer_that_ends_its_process_is_crashed(scorer: Scorer) -> None:
     assert scorer.score_answer(guest_entry(), "4").score == 1.0
 
 
+def test_only_workers_read_entries_and_answers(scorer: Scorer, item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading takes time by their size, in which whatever else the trainer or the server does would wait."""
+
+    def read(*_: object) -> None:
+        raise AssertionError("read in the caller's process")
+
+    readers = {guard: "admit", oracles: "corrected", entry_json: "as_made", base_score: "cheap_answers"}
+    for module, name in readers.items():
+        monkeypatch.setattr(module, name, read)
+        monkeypatch.setattr(scorer_module, name, read, raising=False)
+    for task in ("sudoku", "knights_knaves", "number_sorting", "rearc"):
+        entry = item(task)
+        assert scorer.score_answer(entry, entry["answer"]).score == 1.0
+    assert scorer.score_answer(item("coin_flip"), "9").status is Status.REJECTED
+    broken = {"question": "?", "answer": "[", "metadata": {"source_dataset": "number_sorting"}}
+    assert scorer.score_answer(broken, "[]").status is Status.ERROR
+
+
+def test_a_guard_that_does_not_end_costs_its_own_answer_alone(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scorer_module, "_MAKE_SCORER", endless_guard.MAKE_SCORER)
+    entry = item("chain_sum")
+    with Scorer(workers=1, timeout=1.0) as scorer:
+        monkeypatch.setattr(pool, "WALL_FACTOR", 10_000.0)
+        scored = scorer.score_answer(entry, "endless")
+        assert (scored.status, scored.excused) == (Status.TIMEOUT, False)
+        assert scorer.score_answer(entry, entry["answer"]).score == 1.0
+
+
+# -- answers that hang
+
+
 @pytest.fixture(scope="module")
 def impatient() -> Iterator[Scorer]:
     with Scorer(workers=1, timeout=1.0) as shared:
@@ -188,7 +222,7 @@ def test_an_excused_form_of_an_answer_makes_the_answer_excused(item: Item, monke
     async def run(self: Any, target: bytes, request: bytes, check: Any) -> Any:
         if pickle.loads(request)[1] == right:
             raise JobFailedError(Failure.TIMEOUT, "no core was free", excused=True)
-        return 0.01, 0.01
+        return check([0.01, 0.01])
 
     monkeypatch.setattr(pool.ScorerPool, "run", run)
     with Scorer(workers=1, normalize=True) as scorer:

@@ -13,7 +13,7 @@ import sympy
 
 from rg_env.runner.child_process import number_of
 from rg_env.scoring import Scorer, Status
-from rg_env.scoring.upstream import make_scorer, score_form
+from rg_env.scoring.upstream import make_scorer, read_entry, score_form
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,11 @@ def test_no_exception_escapes_a_scorer(error: BaseException) -> None:
 def test_each_form_gets_an_entry_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     class Spoiling:
         def score_answer(self, answer: str, entry: Any) -> float:
-            return float(entry["numbers"].pop())
+            return float(entry["metadata"]["numbers"].pop())
 
     monkeypatch.setattr(reasoning_gym, "create_dataset", lambda *_, **__: Spoiling())
-    assert make_scorer("chain_sum", {})(pickle.dumps(({"numbers": [1]}, "4", "4"))) == [1.0, 1.0]
+    entry = {"answer": "4", "metadata": {"source_dataset": "chain_sum", "numbers": [1]}}
+    assert make_scorer("chain_sum", {})(pickle.dumps((pickle.dumps(entry), "4"))) == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -68,3 +69,16 @@ def test_a_scorer_that_cannot_be_made_says_why(scorer: Scorer, task: str, option
     scored = scorer.score_answer(entry, "4", options)
     assert scored.status is Status.ERROR
     assert scored.detail.startswith(f"no scorer for {task}: ")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"metadata": {"source_dataset": "gcd"}}',
+        b'{"metadata": {"source_dataset": "countdown"}, "metadata": {"source_dataset": "gcd"}}',
+        b'{"metadata": 5}',
+        b"{}",
+    ],
+)
+def test_the_guard_reads_an_entry_of_json_as_one_of_the_task_that_scores_it(content: bytes) -> None:
+    assert read_entry(content, "countdown")["metadata"]["source_dataset"] == "countdown"

@@ -9,15 +9,17 @@ The sample is masked where the score says nothing about the answer (`AnswerScore
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from fastapi import APIRouter
-from pydantic import BaseModel
+import msgspec
+from fastapi import APIRouter, Request, Response
 
-from rg_env.integrations.desk import Desk, RefusedError, Reply, find_item
+from rg_env.integrations.bodies import Json, RefusedError, absent, described, read_body
+from rg_env.integrations.desk import Desk, Reply, find_item
 from rg_env.scoring import Status
+from rg_env.scoring.scorer import task_of
 
 _BOXED = re.compile(r"\\boxed\{([^}]+)\}")
 
@@ -28,14 +30,38 @@ def first_boxed(text: str) -> str | None:
     return boxed[1] if boxed else None
 
 
-class VerifiedRow(BaseModel):
+class _Part(msgspec.Struct):
+    text: str | None = None
+
+
+class _Message(msgspec.Struct):
+    type: str = "message"
+    content: str | list[_Part] | None = None
+
+
+class _Response(msgspec.Struct):
+    """Of OpenAI's Responses API."""
+
+    output: list[_Message] = []
+
+
+class Row(msgspec.Struct):
+    """A row of NeMo Gym's data, with a response."""
+
+    question: Json = absent()
+    answer: Json = absent()
+    metadata: Json = absent()
+    response: _Response | None = None
+
+
+class VerifiedRow(msgspec.Struct):
     """What the summary needs of a row that `/verify` has returned. One that NeMo Gym could not get has no reward."""
 
     reward: float | None = None
     mask_sample: bool = False
 
 
-class SummaryRequest(BaseModel):
+class SummaryRequest(msgspec.Struct):
     verify_responses: list[VerifiedRow]
 
 
@@ -43,15 +69,19 @@ def routes(desk: Desk) -> APIRouter:
     """POST /verify, /aggregate_metrics, /seed_session and /close_session, GET /reverify_mode."""
     router = APIRouter()
 
-    @router.post("/verify", response_model=None)
-    async def verify_row(body: dict[str, Any]) -> Reply:
+    @router.post("/verify", response_model=None, openapi_extra=described(Row))
+    async def verify_row(request: Request) -> Response:
         """A row of NeMo Gym's data, with its reward."""
-        return Reply(await verify(desk, body))
+        verified = Reply(await verify(desk, await read_body(request, Row)))
+        # Behind the row as it was sent: of two values of a key, the last one counts.
+        row = (await request.body()).rstrip().removesuffix(b"}")
+        return Response(row + b"," + bytes(verified.body)[1:], media_type="application/json")
 
-    @router.post("/aggregate_metrics", response_model=None)
-    async def aggregate_metrics(request: SummaryRequest) -> Reply:
+    @router.post("/aggregate_metrics", response_model=None, openapi_extra=described(SummaryRequest))
+    async def aggregate_metrics(request: Request) -> Reply:
         """The mean reward of verified rows, without masked ones; NeMo Gym asks for it after the last rollout."""
-        metrics = _summary(request.verify_responses)
+        asked = await read_body(request, SummaryRequest)
+        metrics = _summary(asked.verify_responses)
         return Reply({"agent_metrics": metrics, "key_metrics": metrics, "group_level_metrics": []})
 
     @router.post("/seed_session", response_model=None)
@@ -68,21 +98,22 @@ def routes(desk: Desk) -> APIRouter:
     return router
 
 
-async def verify(desk: Desk, body: dict[str, Any]) -> dict[str, Any]:
-    """A row of NeMo Gym's data with a response of OpenAI's Responses API → the same, with the reward."""
-    if not isinstance(body.get("response"), dict) or not isinstance(body.get("metadata"), dict):
+async def verify(desk: Desk, row: Row) -> dict[str, Any]:
+    """Return what a row of NeMo Gym's data has more when it is verified: the reward."""
+    if row.response is None or not bytes(row.metadata).startswith(b"{"):
         raise RefusedError(422, "a row needs `question`, `answer`, `metadata` and `response`, as in NeMo Gym's data")
-    item = await find_item(desk, {name: body.get(name) for name in ("question", "answer", "metadata")})
-    text = _text_of(body["response"])
+    names = ("question", "answer", "metadata")
+    entry = msgspec.json.encode({name: getattr(row, name) for name in names if bytes(getattr(row, name))})
+    item = await find_item(desk, msgspec.Raw(entry))
+    text = _text_of(row.response)
     result = await desk.score_free_text(item, text, first_boxed)
     scored = result.scored
     # A rejected answer has a score: it is wrong. With any other status but ok, no scorer gave one.
     failed = scored.status not in (Status.OK, Status.REJECTED)
     return {
-        **body,
         "reward": scored.score,
         "score": scored.score,
-        "task_name": item.entry["metadata"]["source_dataset"],
+        "task_name": task_of(item.entry),
         "extracted_answer": result.answer,
         "mask_sample": scored.excused,
         "failure_kind": "verifier_error" if failed else None,
@@ -98,13 +129,14 @@ def _summary(rows: Sequence[VerifiedRow]) -> dict[str, float]:
     return metrics
 
 
-def _text_of(response: Mapping[str, Any]) -> str:
+def _text_of(response: _Response) -> str:
     """The assistant's messages in one text, without its reasoning and its calls of tools."""
-    output = response.get("output")
-    texts: list[Any] = []
-    for message in output if isinstance(output, list) else []:
-        if isinstance(message, Mapping) and message.get("type", "message") == "message":
-            content = message.get("content")
-            parts = content if isinstance(content, list) else [{"text": content}]
-            texts += [part.get("text") for part in parts if isinstance(part, Mapping)]
-    return "".join(text for text in texts if isinstance(text, str))
+    said: list[str | None] = []
+    for message in response.output:
+        if message.type != "message":
+            continue
+        if isinstance(message.content, list):
+            said += [part.text for part in message.content]
+        else:
+            said.append(message.content)
+    return "".join(filter(None, said))

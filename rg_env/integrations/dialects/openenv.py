@@ -20,7 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rg_env import __version__
 from rg_env.errors import RGEnvError, one_line
-from rg_env.integrations.desk import CLIENT, RefusedError, Reply, explain
+from rg_env.integrations.bodies import RefusedError
+from rg_env.integrations.desk import CLIENT, Reply, explain
 from rg_env.integrations.episodes import UNANSWERED, Episode, Episodes, Outcome
 from rg_env.integrations.turns_of_clients import Shares
 from rg_env.tasks import Split

@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict
 
 from rg_env import __version__
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.integrations.desk import RefusedError, Reply
+from rg_env.integrations.bodies import RefusedError
+from rg_env.integrations.desk import Reply
 from rg_env.integrations.episodes import Episode, Episodes, Outcome, OverError, check_index
 from rg_env.tasks import Item, Split
 

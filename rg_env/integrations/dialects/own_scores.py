@@ -7,26 +7,26 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from fastapi import APIRouter
+import msgspec
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict
 
 from rg_env.choices import ResponseFormat
-from rg_env.integrations.desk import Desk, RefusedError, Reply, ScoredText, find_item
+from rg_env.integrations.bodies import Json, RefusedError, Texts, absent, described, read_body, texts
+from rg_env.integrations.desk import Desk, Reply, ScoredText, find_item
 from rg_env.runner.caller_guarded import Guarded
 from rg_env.tasks import list_tasks
 
 
-class ScoreRequest(BaseModel):
+class ScoreRequest(msgspec.Struct, forbid_unknown_fields=True):
     """An item, as `entry` or `item`, and `response` (with its tags) or `answer`: a string or a list of strings."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    entry: dict[str, Any] | str | None = None
+    entry: Json = absent()
     item: str | None = None
     task: str | None = None
-    config: dict[str, Any] | None = None
-    response: str | list[str] | None = None
-    answer: str | list[str] | None = None
+    config: Json = absent()
+    response: Texts = absent()
+    answer: Texts = absent()
     format: ResponseFormat = ResponseFormat.STRICT
     prefilled_think: bool = False
 
@@ -48,10 +48,11 @@ def routes(desk: Desk) -> APIRouter:
         """The tasks of Reasoning Gym."""
         return Reply([asdict(task) for task in list_tasks()])
 
-    @router.post("/score", response_model=None)
-    async def score(request: ScoreRequest) -> Reply:
+    @router.post("/score", response_model=None, openapi_extra=described(ScoreRequest))
+    async def score(request: Request) -> Reply:
         """The verdict of each response or answer to an item of Reasoning Gym."""
-        return Reply({"verdicts": [_verdict(result) for result in await _score(desk, request)]})
+        asked = await read_body(request, ScoreRequest)
+        return Reply({"verdicts": [_verdict(result) for result in await _score(desk, asked)]})
 
     return router
 
@@ -71,17 +72,15 @@ def function_routes(desk: Desk, function: Guarded) -> APIRouter:
 
 
 async def _score(desk: Desk, request: ScoreRequest) -> Sequence[ScoredText]:
-    if (request.response is None) == (request.answer is None):
+    responses = texts(request.response, desk.most_answers, "response")
+    answers = texts(request.answer, desk.most_answers, "answer")
+    if (responses is None) == (answers is None):
         raise RefusedError(422, "send either `response`, a text with its tags, or `answer`, the answer alone")
     item = await find_item(desk, request.entry if request.item is None else request.item, request.task, request.config)
-    if request.answer is not None:
-        return await desk.score_answers(item, _as_list(request.answer))
-    pairs = [(item, text) for text in _as_list(request.response)]
+    if answers is not None:
+        return await desk.score_answers(item, answers)
+    pairs = [(item, text) for text in responses or ()]
     return await desk.score_responses(pairs, format=request.format, prefilled_think=request.prefilled_think)
-
-
-def _as_list(texts: str | list[str] | None) -> list[str]:
-    return [texts] if isinstance(texts, str) else texts or []
 
 
 def _verdict(result: ScoredText) -> dict[str, Any]:

@@ -6,39 +6,43 @@ again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from fastapi import APIRouter
-from pydantic import BaseModel
+import msgspec
+from fastapi import APIRouter, Request
 
 from rg_env.choices import ResponseFormat
-from rg_env.integrations.desk import Desk, RefusedError, Reply, find_item
+from rg_env.integrations.bodies import Json, RefusedError, Texts, absent, decode, described, read_body, texts
+from rg_env.integrations.desk import Desk, Reply, find_item
 from rg_env.scoring import Status
 
 
-class RewardRequest(BaseModel):
+class RewardRequest(msgspec.Struct):
     """What slime sends, or what OpenRLHF sends, where each query is the prompt and the response."""
 
-    prompt: Any = ""
     response: str | None = None
-    label: Any = None
-    query: list[str] | None = None
-    prompts: list[str] = []
-    labels: list[Any] = []
+    label: Json = absent()
+    query: Texts = absent()
+    prompts: Texts = absent()
+    labels: Json = absent()
 
 
 def routes(desk: Desk) -> APIRouter:
     """POST /reward."""
     router = APIRouter()
 
-    @router.post("/reward", response_model=None)
-    async def reward(request: RewardRequest) -> Reply:
+    @router.post("/reward", response_model=None, openapi_extra=described(RewardRequest))
+    async def reward(request: Request) -> Reply:
         """A number for slime, `{"rewards": […]}` for OpenRLHF. A label is an item: an entry, a row, or an id."""
-        if request.query is not None:
-            rewards = await _rewards(desk, _responses(request.query, request.prompts), request.labels)
+        asked = await read_body(request, RewardRequest)
+        queries = texts(asked.query, desk.most_answers, "query")
+        if queries is not None:
+            responses = _responses(queries, texts(asked.prompts, desk.most_answers, "prompts") or [])
+            rewards = await _rewards(desk, responses, _labels(asked.labels, len(responses)))
             return Reply({"rewards": rewards, "scores": rewards, "extra_logs": {}})
-        if request.response is not None:
-            (single,) = await _rewards(desk, [request.response], [request.label])
+        if asked.response is not None:
+            (single,) = await _rewards(desk, [asked.response], [asked.label])
             return Reply(single)
         raise RefusedError(
             422, "send response and label, as slime does, or query, prompts and labels, as OpenRLHF does"
@@ -56,11 +60,19 @@ def _responses(queries: list[str], prompts: list[str]) -> list[str]:
     return [query.removeprefix(prompt) for query, prompt in zip(queries, prompts, strict=True)]
 
 
-async def _rewards(desk: Desk, texts: list[str], labels: list[Any]) -> list[float]:
-    if len(labels) != len(texts):
-        raise RefusedError(422, f"{len(texts)} responses have {len(labels)} labels; send one for each")
+def _labels(written: msgspec.Raw, number: int) -> Sequence[msgspec.Raw]:
+    """The labels, if it is this number of them."""
+    try:
+        # By their number, so that a longer list is no list here.
+        kind: Any = tuple[(msgspec.Raw,) * number]  # type: ignore[misc]
+        return decode(written, kind, "labels")
+    except RefusedError as error:
+        raise RefusedError(422, f"send one label for each of the {number} responses: {error}") from None
+
+
+async def _rewards(desk: Desk, responses: list[str], labels: Sequence[msgspec.Raw]) -> list[float]:
     items = [await find_item(desk, label) for label in labels]
-    results = await desk.score_responses(list(zip(items, texts, strict=True)), format=ResponseFormat.LENIENT)
+    results = await desk.score_responses(list(zip(items, responses, strict=True)), format=ResponseFormat.LENIENT)
     for result in results:
         scored = result.scored
         if scored.excused:
