@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 from collections.abc import Iterable
 from typing import Any
 
@@ -60,7 +61,8 @@ def test_the_server_and_the_command_line_take_an_id_for_the_same_question() -> N
     desk = Desk(Scorer())  # starts no processes before it scores
     for complexity in (None, 1e-5, "random"):
         for item in EvalSet(["coin_flip", "chain_sum"], samples_per_task=6, complexity=complexity).items:
-            assert asyncio.run(find_item(desk, item.id)).entry == item.entry
+            packed = asyncio.run(find_item(desk, item.id)).entry
+            assert pickle.loads(packed.content) == item.entry
     shown = json.loads(invoke("score", item.id, "--json").stdout)
     assert (shown["item"], shown["question"]) == (item.id, item.entry["question"])
 

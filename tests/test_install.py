@@ -17,11 +17,14 @@ LINUX = {"sys_platform": "linux", "platform_machine": "x86_64"}
 
 
 def test_the_gpu_extra_is_for_the_platform_that_skyrl_has_wheels_for():
-    (text,) = PROJECT["project"]["optional-dependencies"]["gpu"]
-    requirement = Requirement(text)
-    assert (requirement.name, requirement.extras, str(requirement.specifier)) == ("skyrl", {"fsdp"}, "==0.4.0")
-    assert requirement.marker.evaluate(LINUX)
-    assert not requirement.marker.evaluate({**LINUX, "platform_machine": "aarch64"})
+    skyrl, router = map(Requirement, PROJECT["project"]["optional-dependencies"]["gpu"])
+    assert (skyrl.name, skyrl.extras, str(skyrl.specifier)) == ("skyrl", {"fsdp"}, "==0.4.0")
+    assert router.name == "vllm-router"
+    for release, works in (("0.1.14", True), ("0.1.14.post1", True), ("0.1.15", False)):
+        assert router.specifier.contains(release) == works
+    for requirement in (skyrl, router):
+        assert requirement.marker.evaluate(LINUX)
+        assert not requirement.marker.evaluate({**LINUX, "platform_machine": "aarch64"})
 
 
 def test_uv_takes_skyrl_from_its_tag_for_gpus_only():

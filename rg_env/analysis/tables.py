@@ -44,7 +44,7 @@ def headline(measured: Measured, dump: Dump) -> str:
     elif dump.has_every_group:
         source = "every group, from the ledger"
     elif dump.findings(texts=False).counts["from_texts"]:
-        source = "from the ledger, and from the texts where it is corrupt: see below"
+        source = "from the ledger, which has not every group, and from the texts where it lacks one: see below"
     elif dump.has_every_group is False:
         source = "from the ledger, not every group: see below"
     else:  # no manifest says how many groups there were, or an imported run lacks some

@@ -55,6 +55,8 @@ _BODY_SECONDS = 120
 """After which a client that has not sent all of its body is given up, however steadily it sends."""
 _REPLY_SECONDS = 120
 """After which the system gives up a client that takes nothing of what it is sent."""
+_LINGER_SECONDS = 0.5
+"""In which a refused client should have taken its reply."""
 _LARGE = frozenset(["/score", "/verify", "/reward", "/aggregate_metrics"])
 """Paths of requests with entries, answers or rows, which `bodies` reads."""
 _MOST_SMALL_BYTES = 1 << 20
@@ -172,6 +174,20 @@ def _refuse_body(request: Request, error: Exception) -> Response:
     return error_reply(422, explain(error.errors()))
 
 
+def _closing_later(send: Send) -> Send:
+    """Return `send` with a pause before the end of the reply, at which uvicorn closes the connection: what the client
+    has sent and nobody reads makes the system drop a reply that is still on its way."""
+
+    async def send_and_wait(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            await send({**message, "more_body": True})
+            await asyncio.sleep(_LINGER_SECONDS)
+            message = {"type": "http.response.body"}
+        await send(message)
+
+    return send_and_wait
+
+
 class _Gate:
     """Around all routes: who may ask, how much, for how long, and what a failure is called.
 
@@ -208,6 +224,7 @@ class _Gate:
         except RefusedError as refused:
             # Closed, so that what else comes of the body is not read.
             error = error_reply(refused.status, refused, {"Connection": "close"})
+            send = _closing_later(send)
         except asyncio.CancelledError:  # by uvicorn, GRACE_SECONDS after SIGTERM
             error = error_reply(503, "the server ends")
         if error is not None and not has_replied:

@@ -299,7 +299,7 @@ class Scorer(AbstractContextManager["Scorer"]):
         if refused := self._refuse_length(entry, answer):
             return refused
         try:
-            result = await self._ask(entry, target, answer, _scores_of_reply)
+            result = await self._ask(entry, target, answer, scores_of_reply)
         except JobFailedError as failed:
             return _without_reply(entry.task, failed)
         partial_credit = self._settings.partial_credit
@@ -431,7 +431,7 @@ def _without_reply(task: str, failed: JobFailedError) -> AnswerScore:
     return AnswerScore.without_score(Status(failed.failure), f"{why}{failed}", failed.excused)
 
 
-def _scores_of_reply(reply: object) -> AnswerScore:
+def scores_of_reply(reply: object) -> AnswerScore:
     """Return what a worker says of an answer, as `make_scorer` does. Raises ProtocolError for all else."""
     match reply:
         case str():

@@ -200,9 +200,12 @@ def test_the_head_says_what_was_counted_from_texts(tmp_path):
         asyncio.run(writer.write([group(k, [1.0, 0.0]) for k in range(3)]))
     (ledger,) = tmp_path.glob("*ledger*")
     ledger.write_text("cut off")
-    assert "6 rollouts · steps 1 to 1 · from the ledger, and from the texts where it is" in stats(tmp_path).stdout
+    head = (
+        "6 rollouts · steps 1 to 1 · from the ledger, which has not every group, and from the texts where it lacks one"
+    )
+    assert head in stats(tmp_path).stdout
     notes = Report(build_report(open_run(tmp_path))).summary["notes"]
-    assert "Statistics and charts come from the ledger, and from the texts where it is corrupt." in notes
+    assert f"Statistics and charts come {head.partition(' · ')[2].partition(' · ')[2]}." in notes
 
 
 def test_no_common_question_is_an_error(folder):

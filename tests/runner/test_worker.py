@@ -23,7 +23,8 @@ from rg_env.runner.caller_pool import wait
 from rg_env.runner.caller_worker import Limit, Worker
 from rg_env.runner.child_process import serve_requests
 from rg_env.runner.failures import JobFailedError, ProtocolError
-from rg_env.scoring.scorer import _check_forms
+from rg_env.scoring import AnswerScore, Status
+from rg_env.scoring.scorer import scores_of_reply
 from rg_env.scoring.upstream import FormScore
 
 forms = st.floats(0, 1) | st.text(min_size=1).filter(str.strip).map(lambda text: one_line(text, 200))
@@ -50,12 +51,12 @@ def with_worker[T](
     return wait(run())
 
 
-def received(sent: bytes) -> tuple[FormScore, FormScore] | str:
+def received(sent: bytes) -> AnswerScore:
     async def ask(worker: Worker, theirs: socket.socket) -> object:
         asyncio.get_running_loop().call_soon(theirs.sendall, sent)
         return await worker.ask(b"target", b"arguments", MINUTE)
 
-    return _check_forms(with_worker(ask))
+    return scores_of_reply(with_worker(ask))
 
 
 @given(forms, forms)
@@ -64,24 +65,25 @@ def received(sent: bytes) -> tuple[FormScore, FormScore] | str:
 def test_what_a_worker_says_arrives_and_can_be_written_to_a_file(raw: FormScore, tagged: FormScore) -> None:
     encoded = json.dumps([raw, tagged]).encode() + b"\n"
     assert len(encoded) <= caller_worker._MAX_REPLY_BYTES
-    for before, after in zip((raw, tagged), received(encoded), strict=True):
-        if isinstance(before, float):
-            assert after == before
-        else:
-            assert isinstance(after, str)
-            assert after
-            assert "\n" not in after
-            after.encode("utf-8")
+    scored = received(encoded)
+    for name, before, after in (("raw", raw, scored.raw), ("tagged", tagged, scored.tagged)):
+        assert after == (before if isinstance(before, float) else 0.0)
+        assert isinstance(before, float) or f"{name}: " in scored.detail
+    assert "\n" not in scored.detail
+    scored.detail.encode("utf-8")
 
 
 @given(st.binary(min_size=1, max_size=60) | st.from_regex(rb"[\[\]\-0-9eNaInfity\",. ]{1,40}\n", fullmatch=True))
-def test_any_other_bytes_are_two_valid_forms_or_refused(payload: bytes) -> None:
+def test_any_other_bytes_are_a_valid_result_or_refused(payload: bytes) -> None:
     try:
-        reply = received(payload)
+        scored = received(payload)
     except ProtocolError:
         return
-    for form in reply:
-        assert isinstance(form, str) or (math.isfinite(form) and 0 <= form <= 1)
+    scores = (scored.raw, scored.tagged)
+    if scored.status is Status.OK:
+        assert all(score is not None and math.isfinite(score) and 0 <= score <= 1 for score in scores)
+    else:
+        assert scores == (None, None) and scored.detail
 
 
 @pytest.mark.parametrize(

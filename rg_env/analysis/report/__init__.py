@@ -137,7 +137,7 @@ def _notes(dump: Dump, measured: Measured) -> Iterator[str]:
     if dump.has_ledger:
         whole = {True: ", which has every group", False: ", which has not every group", None: ""}[dump.has_every_group]
         if dump.findings(texts=False).counts["from_texts"]:
-            whole = ", and from the texts where it is corrupt"
+            whole = ", which has not every group, and from the texts where it lacks one"
         yield f"Statistics and charts come from the ledger{whole}."
     for sentence in dump.never_saved:
         yield f"{sentence}."
