@@ -63,7 +63,7 @@ def test_no_process_outlives_its_trainer(item: Item, trainer: str) -> None:
         assert process.stdout is not None
         child, server, *workers = [int(pid) for pid in process.stdout.readline().split()]
         try:
-            assert len(workers) == (trainer != "starting")
+            assert bool(workers) == (trainer != "starting")  # a function of the user's has two for an answer
             if trainer == "idle" and sys.platform == "linux":  # whose kernel ends a stopped process with its parent
                 os.kill(workers[0], signal.SIGSTOP)
             process.kill()
