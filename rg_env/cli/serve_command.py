@@ -86,8 +86,7 @@ def serve(
         listener = socket.create_server((host, port), family=family, dualstack_ipv6=both)
     except OSError as error:
         raise RGEnvError(f"cannot listen on {host}: {error.strerror}; choose another --port or --host") from None
-    desk = Desk(Scorer(count, timeout), function, token, max_waiting, host, max_bytes, rows=rows)
-    desk.tasks, desk.left_out = mix, left_out
+    desk = Desk(Scorer(count, timeout), function, token, max_waiting, host, max_bytes, mix, left_out, rows)
     print_line(f"listening on http://{host}:{listener.getsockname()[1]} (Ctrl-C ends it)")
     run(desk, listener, lambda: print_line(f"ended; scored {_counts(desk.scored)}"))
 
