@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 from rg_env.dump import (
+    Attempt,
     FileKind,
     GroupRecord,
     NotKept,
@@ -91,7 +92,7 @@ def make_dump(
         groups and bytes that were written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    write_manifest(folder, RUN_ID, {"attempt": 1})
+    write_manifest(folder, RUN_ID, Attempt(attempt=1))
     draw = random.Random(7)
     thoughts = [" ".join(draw.choices(WORDS, k=draw.randrange(40, 500))) for _ in range(500)]
     done = written = batch = 0

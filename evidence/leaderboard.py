@@ -32,7 +32,7 @@ import polars as pl
 
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, open_run, write_manifest
+from rg_env.dump import Attempt, DumpWriter, GroupRecord, Phase, new_run_id, open_run, write_manifest
 from rg_env.dump.manifest import end_manifest
 from rg_env.errors import ConfigError, DumpError, RGEnvError
 from rg_env.evaluate.suites import SuiteTask, suite_facts
@@ -164,7 +164,7 @@ def import_run(root: Path, folder: Path, judge: Judge) -> None:
     model = json.loads(summary.read_bytes()).get("model") if summary.is_file() else None
     suite = suite_facts(f"published/{name}", questions)
     content = {"attempt": 1, "model": model or name, "settings": config.as_nested(), "suite": suite}
-    write_manifest(folder, run_id, content | {"kind": "import", "imported": "reasoning-gym-eval"})
+    write_manifest(folder, run_id, Attempt.read(content | {"kind": "import", "imported": "reasoning-gym-eval"}))
     end_manifest(folder, run_id, 1, 0)
 
 

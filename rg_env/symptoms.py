@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump.manifest import total_steps
 from rg_env.dump.schema import RG_DUMP, GroupRecord, LedgerRecord, Phase, RolloutFacts, answered, has_no_signal
 from rg_env.wording import counted
 
@@ -196,7 +195,7 @@ def planned_steps(dump: Dump) -> dict[str, int]:
     """Return the number of steps that each run was started for, by run; without those whose manifest does not say."""
     planned = {}
     for run in dump.runs:
-        total = total_steps(run.manifest)
+        total = run.noted.planned_steps
         if total:
             planned[run.run_id] = total
     return planned

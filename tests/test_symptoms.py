@@ -4,7 +4,7 @@ import pytest
 
 from rg_env.analysis.signs import find_signs
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter, StepRecord, open_run, write_manifest
+from rg_env.dump import Attempt, DumpWriter, StepRecord, open_run, write_manifest
 from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.symptoms import EQUAL, FORMAT, LENGTH, collapse_line, phantom_cause, read_symptoms
 from tests.dump.records import RUN_ID, group, rollout, violating
@@ -64,7 +64,7 @@ def test_a_dump_compares_with_the_quarter_of_the_planned_steps_as_training_does(
     """Ten steps: in a run of 40 all of them are what later steps will be compared with."""
     lengths = [100.0, 90.0, 80.0, 70.0, 60.0, 50.0, *4 * [15.0]]
     manifest = {"attempt": 1, "settings": RGDumpConfig().as_nested()}
-    write_manifest(tmp_path, RUN_ID, manifest if planned is None else manifest | {"total_steps": planned})
+    write_manifest(tmp_path, RUN_ID, Attempt.read(manifest if planned is None else manifest | {"total_steps": planned}))
     numbers = [StepRecord(RUN_ID, 1, step, list(of), list(of.values())) for step, of in steps(LENGTH, *lengths).items()]
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         writer.write_blocking([group(0, [1.0, 0.0])])
@@ -89,7 +89,7 @@ CAUSE = "by scorer.partial_credit=calibrated"
 )
 def test_a_dump_says_the_same(tmp_path, trained_on, line):
     settings = RGDumpConfig(train_unsolved=trained_on).as_nested()
-    write_manifest(tmp_path, RUN_ID, {"attempt": 1, "settings": settings})
+    write_manifest(tmp_path, RUN_ID, Attempt(attempt=1, settings=settings))
     groups = [group(0, [WRONG, rollout(0.3)]), group(1, [1.0, 0.0]), group(2, [0.0, 0.0])]
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         writer.write_blocking(groups)

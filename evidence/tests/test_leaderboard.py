@@ -81,8 +81,8 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dump, str]:
 def test_every_response_is_scored_beside_its_published_score(imported: tuple[Dump, str]) -> None:
     dump, _ = imported
     (run,) = dump.runs
-    assert run.manifest is not None and run.manifest["model"] == "some/model"
-    assert run.manifest["suite"]["name"] == "published/some_model-1.5_20250315"
+    assert run.manifest is not None and run.manifest.model == "some/model"
+    assert run.manifest.suite["name"] == "published/some_model-1.5_20250315"
     groups = list(dump.groups())
     for group in groups:
         if group.task != "lcm":

@@ -149,7 +149,7 @@ def differing_tasks(*runs: Run) -> list[str]:
     options: dict[str, Any] = {}
     differing = set()
     for run in runs:
-        mix = (run.manifest or {}).get("task_mix")
+        mix = run.noted.task_mix
         if not isinstance(mix, Mapping):  # without a manifest, or with one that has no mix
             continue
         for task, chosen in mix.items():
@@ -163,8 +163,8 @@ def differing_left_out(*runs: Run) -> list[str]:
     """Return the tasks of whose questions for evaluation the audit left out different rows in any two runs, sorted."""
     left_out: list[set[tuple[str, str]]] = []
     for run in runs:
-        noted = (run.manifest or {}).get("questions_left_out")
-        if isinstance(noted, Mapping):  # nothing is known of the others
+        noted = run.noted.questions_left_out
+        if noted is not None:  # nothing is known of the others
             left_out.append({(str(task), str(rows.get(Split.EVAL.value))) for task, rows in noted.items()})
     differing = set[str]()
     for rows in left_out:

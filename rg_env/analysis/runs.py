@@ -18,7 +18,7 @@ import polars as pl
 from rg_env.analysis.stats import measure, statistics
 from rg_env.dump import Phase, Run, open_run
 from rg_env.dump.files import list_files, manifest_name, runs_with_manifest
-from rg_env.dump.manifest import attempts_of, missing_groups, read_manifest, state_of, total_steps
+from rg_env.dump.manifest import Attempt, Manifest, read_manifest, state_of
 from rg_env.dump.run_files import dump_folders, folder_name
 from rg_env.errors import DumpError, one_line
 
@@ -111,10 +111,11 @@ def _run_ids(dump: Path) -> list[str]:
 
 def _list_run(dump: Path, run_id: str) -> ListedRun:
     """Return a row of the list: what the manifest says of a run, and the figures of its files."""
-    manifest = read_manifest(dump, run_id) or {}
+    manifest = read_manifest(dump, run_id)
+    noted = manifest or Manifest()
     files = list_files(dump, run_id)
     # Without a manifest there is an attempt of which nothing is known, so that the run is listed all the same.
-    attempts = attempts_of(manifest) or [{}]
+    attempts = noted.attempts or [Attempt()]
     state: str = state_of([dump], run_id, manifest)
     if not state:
         state = "damaged manifest" if (dump / manifest_name(run_id)).exists() else "no manifest"
@@ -124,20 +125,20 @@ def _list_run(dump: Path, run_id: str) -> ListedRun:
     run = Run(run_id, (), manifest)
     # The first part of a run's id is the time at which it began, which helps where the manifest lacks it.
     began = run_id[:15].replace("-", "T")
-    started = _local_time(first.get("started")) or _local_time(f"{began}Z")
+    started = _local_time(first.started) or _local_time(f"{began}Z")
     return ListedRun(
         dump=dump,
         run_id=run_id,
-        name=str(manifest.get("name") or folder_name(dump)),
-        kind=str(manifest.get("kind") or ""),
+        name=noted.name or folder_name(dump),
+        kind=noted.kind,
         model=run.model,
         started=started,
-        ended=_local_time(last.get("ended")),
+        ended=_local_time(last.ended),
         attempts=len(attempts),
         state=state,
-        end=one_line(last.get("end") or ""),
-        total_steps=total_steps(manifest),
-        missing_groups=missing_groups(manifest),
+        end=one_line(last.end),
+        total_steps=noted.planned_steps,
+        missing_groups=noted.missing_in_all,
         never_saved=run.never_saved,
         figures=_figures([file.path for file in files]),
     )

@@ -85,7 +85,7 @@ def summarize(folder: Path, run_id: str, name: str, planned: int) -> Summary:
             name_of_row = "total" if kind == "total" else row[by]
             facts = {"kind": kind, "name": name_of_row, "upstream_score": upstream[row[by]]}
             rows.append(facts | {name: row[name] for name in row if name.startswith(_SHOWN)})
-    suite = (dump.runs[0].manifest or {}).get("suite")
+    suite = dump.runs[0].noted.suite
     return Summary(name, run_id, folder, suite, measured.left_out, planned, rows)
 
 

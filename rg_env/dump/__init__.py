@@ -5,7 +5,8 @@ Imports neither torch nor ray nor skyrl.
 
 from rg_env.dump.column_types import ColumnTypes
 from rg_env.dump.files import check_folder, open_lines
-from rg_env.dump.manifest import claim_run, new_run_id, write_manifest
+from rg_env.dump.manifest import Attempt, Manifest, claim_run, new_run_id, write_manifest
+from rg_env.dump.opening import open_dump
 from rg_env.dump.reader import Dump, open_run
 from rg_env.dump.run_files import Run
 from rg_env.dump.schema import (
@@ -32,6 +33,7 @@ from rg_env.dump.writer import DumpWriter, close_all, route
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Attempt",
     "BadLineError",
     "ColumnTypes",
     "Dump",
@@ -39,6 +41,7 @@ __all__ = [
     "FileKind",
     "GroupRecord",
     "LedgerRecord",
+    "Manifest",
     "NewerSchemaError",
     "NotKept",
     "Outcome",
@@ -55,6 +58,7 @@ __all__ = [
     "has_no_signal",
     "ledger_line",
     "new_run_id",
+    "open_dump",
     "open_lines",
     "open_run",
     "outcome_of",

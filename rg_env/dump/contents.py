@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rg_env.dump.files import MAX_LINE, READ_ERRORS, DumpFile, Line, lines_in, open_lines
-from rg_env.dump.manifest import State, attempts_of, missing_groups
+from rg_env.dump.manifest import State
 from rg_env.dump.run_files import Run
 from rg_env.dump.schema import (
     TEXT_KINDS,
@@ -403,10 +403,9 @@ class Contents:
     def _noted_lines(self) -> dict[int, int]:
         """Return how many ledger lines each attempt wrote, where the manifest says so."""
         noted = {}
-        for entry in attempts_of(self.run.manifest):
-            attempt, count = entry.get("attempt"), entry.get("ledger_lines")
-            if isinstance(attempt, int) and isinstance(count, int):
-                noted[attempt] = count
+        for entry in self.run.noted.attempts:
+            if entry.attempt is not None and entry.ledger_lines is not None:
+                noted[entry.attempt] = entry.ledger_lines
         return noted
 
     def _add_end(self, result: Findings) -> None:
@@ -415,7 +414,7 @@ class Contents:
         place = Place(f"run {run_id}")
         if not self.run.has_ledger:
             result.add("no_ledger", place, "no ledger found: groups whose text was not kept are missing in statistics")
-        missing = missing_groups(self.run.manifest)
+        missing = self.run.noted.missing_in_all
         if missing:
             text = f"{counted(missing, 'group')} could not be written, as the manifest says"
             result.add("groups_missing", place, text)

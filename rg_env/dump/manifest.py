@@ -20,9 +20,12 @@ from enum import StrEnum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import msgspec
 from loguru import logger
+from msgspec import NODEFAULT, UNSET, Struct
+from msgspec.structs import replace
 
 from rg_env.atomic import replace_bytes
 from rg_env.config import PREFIX, RGDumpConfig
@@ -151,30 +154,158 @@ def _object_store(url: str) -> tuple[Any, str]:
     return system, name
 
 
-def write_manifest(folder: str | Path, run_id: str, content: Mapping[str, Any]) -> Path:
+class Attempt(Struct, kw_only=True, omit_defaults=True):
+    """What is noted about an attempt of a run: how it was started, and how it ended. What is not known has its default,
+    and is not written.
+
+    Attributes:
+        attempt: its number, from 1; `started`, `ended`: times (ISO 8601). Without `ended` it had no regular end.
+        host, process, versions: of the machine, the process (its id) and the installed packages.
+        kind: `train`, `eval`, `collect` or `import`; `name`: of the run; `trainer`: if it is not SkyRL's.
+        model, model_path, endpoint: the model's name, its folder if this machine served it, the server's URL if not.
+        settings: all settings by their names, nested; `task_mix`: the task mix as it was given.
+        question_files: the SHA-256 of each file of questions, by task and split.
+        questions_left_out: numbers of the rows that the audit left out, by task and split.
+        plan, suite: of an evaluation or collection: what determines its groups, and its set of questions.
+        imported: of an import: its source, and what that lacks.
+        total_steps: the number of training steps that SkyRL computed.
+        ledger_lines: how many lines the attempt wrote to the ledger, also if it was killed before it could note them.
+        missing_groups: groups that could not be written.
+        end: `finished`, `stopped by SIGTERM`, `killed` or `failed: …`; empty if nobody could note it.
+    """
+
+    attempt: int | None = None
+    started: str | None = None
+    host: str = ""
+    process: int | None = None
+    versions: dict[str, str] = {}
+    kind: str = ""
+    name: str = ""
+    trainer: str = ""
+    model: str = ""
+    model_path: str | None = None
+    endpoint: str | None = None
+    plan: dict[str, Any] | None = None
+    suite: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
+    task_mix: Any = None
+    question_files: dict[str, Any] | None = None
+    questions_left_out: dict[str, Any] | None = None
+    imported: dict[str, Any] = {}
+    total_steps: int | None = None
+    ledger_lines: int | None = None
+    ended: str | None = None
+    missing_groups: int = 0
+    end: str = ""
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> Self:
+        """Return what a manifest contains. It may come from anywhere: a value of another type is not known."""
+        known = {}
+        for field in msgspec.structs.fields(cls):
+            with suppress(KeyError, msgspec.ValidationError):
+                known[field.name] = msgspec.convert(content[field.name], field.type)
+        return cls(**known)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is known, as `write_manifest` writes it."""
+        known = {}
+        for field in msgspec.structs.fields(self):
+            value = getattr(self, field.name)
+            if value != _default_of(field):
+                known[field.name] = value
+        return known
+
+    @property
+    def rg_dump(self) -> RGDumpConfig | None:
+        """Our settings; what is absent or invalid today has its default. None if there are none."""
+        values = _inside(self.settings, *PREFIX.split("."))
+        if not isinstance(values, Mapping):
+            return None
+        # Each setting by itself: one that is invalid today does not cost the others.
+        config = RGDumpConfig()
+        for name, field in fields_of(config):
+            with suppress(ConfigError):
+                value = _inside(values, *name.split("."), default=UNSET)
+                if value is not UNSET and name not in _NOT_NEEDED:
+                    check_value(name, value, field.type, field.metadata)
+                    set_value(config, name, value)
+        return config
+
+
+class Manifest(Attempt, kw_only=True, omit_defaults=True):
+    """The manifest of a run: what is noted about its last attempt, and about each one under `attempts`.
+
+    This is the only place that spells its keys. Read by `rg_env.analysis`, `rg_env.symptoms`, `rg_env.evaluate`.
+    """
+
+    schema_version: int | None = None
+    run_id: str = ""
+    attempts: list[Attempt] = []
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> Self:
+        attempts = content.get("attempts")
+        if not isinstance(attempts, list):
+            attempts = []
+        entries = [Attempt.read(entry) for entry in attempts if isinstance(entry, dict)]
+        manifest = super().read({**content, "attempts": []})
+        manifest.attempts = entries
+        return manifest
+
+    @property
+    def missing_in_all(self) -> int:
+        """The number of groups that could not be written, in all attempts."""
+        return sum(attempt.missing_groups for attempt in self.attempts)
+
+    @property
+    def planned_steps(self) -> int | None:
+        """The number of training steps that the run was started for; None if unknown."""
+        if self.total_steps is not None:
+            return self.total_steps
+        steps = _inside(self.settings, "trainer", "max_training_steps")
+        return steps if isinstance(steps, int) else None
+
+
+def _default_of(field: msgspec.structs.FieldInfo) -> Any:
+    if field.default is NODEFAULT:
+        return field.default_factory()
+    return field.default
+
+
+def _inside(value: Any, *names: str, default: Any = None) -> Any:
+    """Return a value in nested mappings, any of which may be missing or another type."""
+    for name in names:
+        if not isinstance(value, Mapping) or name not in value:
+            return default
+        value = value[name]
+    return value
+
+
+def write_manifest(folder: str | Path, run_id: str, start: Attempt) -> Path:
     """Write or update the manifest of a run.
 
     Args:
         folder: the dump folder.
         run_id: the run.
-        content: what the run was started with (`attempt`, model, settings, task mix). Values that JSON cannot represent
-            are converted with `str`.
+        start: what the attempt is started with; its versions, host and start time are added. Values that JSON cannot
+            represent are converted with `str`.
 
     Returns:
-        the file: `content` of the last attempt with versions, host and start time at the top level, and one entry
-        for every attempt under `attempts`. An attempt without `ended` (see `end_manifest`) had no regular end.
+        the file: the last attempt at the top level, and one entry for every attempt under `attempts`.
 
     Raises:
         DumpError: the folder cannot be written.
     """
     path = Path(folder) / manifest_name(run_id)
-    start = {
-        "attempt": content.get("attempt", 1),
+    now = {
+        "attempt": 1,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "host": platform.node(),
         "process": os.getpid(),
         "versions": _versions(),
     }
+    entry = now | start.as_json()
     # A damaged manifest costs the notes on earlier attempts; it must not keep the run from starting.
     earlier: list[Any] = []
     try:
@@ -184,8 +315,7 @@ def write_manifest(folder: str | Path, run_id: str, content: Mapping[str, Any]) 
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         logger.warning("{} is damaged ({}): its entries about earlier attempts are lost", path, error)
     # The top level repeats the last attempt.
-    manifest = {"schema_version": SCHEMA_VERSION, "run_id": run_id, **start, **content}
-    manifest["attempts"] = [*earlier, {**start, **content}]
+    manifest = {"schema_version": SCHEMA_VERSION, "run_id": run_id, **entry, "attempts": [*earlier, entry]}
     try:
         _replace(path, _as_json(manifest))
     except OSError as error:
@@ -206,23 +336,21 @@ def end_manifest(
 ) -> None:
     """Note in the manifest, if there is one, when an attempt closed its dump and what it lacks. Never raises.
 
-    How the run ended is `end`, if somebody notes it: `finished`, `stopped by SIGTERM`, `killed` or `failed: …`.
-
     Args:
         ledger_lines: how many lines each attempt wrote to the ledger, also those that were killed before they could
             note it, so that readers notice missing files.
     """
-    facts: dict[int, dict[str, Any]] = {
-        number: {"ledger_lines": lines} for number, lines in (ledger_lines or {}).items()
-    }
+    facts = {number: Attempt(ledger_lines=lines).as_json() for number, lines in (ledger_lines or {}).items()}
     ended = datetime.now(UTC).isoformat(timespec="seconds")
-    facts.setdefault(attempt, {}).update(ended=ended, missing_groups=missing_groups)
+    # Zero missing groups are noted, too.
+    closed = Attempt(ended=ended).as_json() | {"missing_groups": missing_groups}
+    facts[attempt] = facts.get(attempt, {}) | closed
     _complete_manifest(folder, run_id, facts)
 
 
-def note_in_manifest(folder: Path, run_id: str, attempt: int, facts: Mapping[str, Any]) -> None:
+def note_in_manifest(folder: Path, run_id: str, attempt: int, facts: Attempt) -> None:
     """Add facts about an attempt to the manifest, if there is one. Never raises."""
-    _complete_manifest(folder, run_id, {attempt: facts})
+    _complete_manifest(folder, run_id, {attempt: facts.as_json()})
 
 
 def _complete_manifest(folder: Path, run_id: str, facts: Mapping[int, Mapping[str, Any]]) -> None:
@@ -271,54 +399,22 @@ class State(StrEnum):
     """There is no manifest, or the lock cannot be asked."""
 
 
-def attempts_of(manifest: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Return what a manifest says about each attempt; nothing without one."""
-    attempts = (manifest or {}).get("attempts")
-    if not isinstance(attempts, list):
-        return []
-    return [entry for entry in attempts if isinstance(entry, dict)]
-
-
-def missing_groups(manifest: Mapping[str, Any] | None) -> int:
-    """Return the number of groups that could not be written."""
-    missing = 0
-    for attempt in attempts_of(manifest):
-        count = attempt.get("missing_groups")
-        if isinstance(count, int):
-            missing += count
-    return missing
-
-
-def total_steps(manifest: Mapping[str, Any] | None) -> int | None:
-    """Return the number of training steps that a run was started for; None if the manifest does not say."""
-    noted = (manifest or {}).get("total_steps")
-    if isinstance(noted, int):
-        return noted
-    value: Any = manifest
-    for name in ("settings", "trainer", "max_training_steps"):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    if isinstance(value, int):
-        return value
-    return None
-
-
-def state_of(folders: Iterable[Path], run_id: str, manifest: Mapping[str, Any] | None) -> State:
+def state_of(folders: Iterable[Path], run_id: str, manifest: Manifest | None) -> State:
     """Return how the last attempt of a run in these folders ended, as its manifest and its lock say."""
     held = [is_held(folder, run_id) for folder in folders]
-    attempts = attempts_of(manifest)
     # A run is written in one of its folders, so that one lock is enough.
     if any(held):
         return State.RUNNING
-    if not attempts:
+    if manifest is None or not manifest.attempts:
         return State.UNKNOWN
-    if attempts[-1].get("ended"):
+    if manifest.attempts[-1].ended:
         return State.ENDED
     if None in held:
         return State.UNKNOWN
     return State.KILLED
 
 
-def merge_manifests(manifests: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+def merge_manifests(manifests: Sequence[Manifest]) -> Manifest | None:
     """Merge the manifests of a run that went on in another folder: the last attempt's, with the attempts of all."""
     if not manifests:
         return None
@@ -326,32 +422,27 @@ def merge_manifests(manifests: Sequence[dict[str, Any]]) -> dict[str, Any] | Non
         return manifests[0]
     last = max(manifests, key=_last_attempt)
     # The folder of the last attempt may lack the earlier ones, which were written elsewhere.
-    entries: dict[Any, dict[str, Any]] = {}
+    entries: dict[int, Attempt] = {}
     for manifest in manifests:
-        for entry in attempts_of(manifest):
-            number = entry.get("attempt")
+        for entry in manifest.attempts:
+            number = entry.attempt or 0
             # a copy that was made while the run was being written does not know how the attempt ended
-            if number not in entries or not entries[number].get("ended"):
+            if number not in entries or not entries[number].ended:
                 entries[number] = entry
-    in_order = sorted(entries.values(), key=lambda entry: _whole(entry.get("attempt")))
-    return {**last, "attempts": in_order}
+    return replace(last, attempts=[entries[number] for number in sorted(entries)])
 
 
-def _last_attempt(manifest: Mapping[str, Any]) -> int:
-    return max((_whole(entry.get("attempt")) for entry in attempts_of(manifest)), default=0)
+def _last_attempt(manifest: Manifest) -> int:
+    return max((entry.attempt or 0 for entry in manifest.attempts), default=0)
 
 
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def read_manifest(folder: Path, run_id: str) -> dict[str, Any] | None:
+def read_manifest(folder: Path, run_id: str) -> Manifest | None:
     """Return the manifest of a run, or None if it is missing or damaged."""
     try:
-        manifest = _load(folder / manifest_name(run_id))
+        content = _load(folder / manifest_name(run_id))
     except (OSError, ValueError, RecursionError):
         return None
-    return manifest if isinstance(manifest, dict) else None
+    return Manifest.read(content) if isinstance(content, dict) else None
 
 
 def _load(path: Path) -> Any:
@@ -370,25 +461,3 @@ def _versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             versions[package] = version(package)
     return versions
-
-
-def settings_in(attempt: Mapping[str, Any]) -> RGDumpConfig | None:
-    """Return the settings of an attempt that a manifest describes, None if it has none; what is absent or invalid today
-    has its default.
-    """
-    values: Any = attempt
-    for name in ("settings", *PREFIX.split(".")):
-        values = values.get(name) if isinstance(values, Mapping) else None
-    if not isinstance(values, Mapping):
-        return None
-    # Each setting by itself: one that is invalid today does not cost the others.
-    config = RGDumpConfig()
-    for name, field in fields_of(config):
-        value: Any = values
-        with suppress(ConfigError, TypeError, KeyError):
-            for key in name.split("."):
-                value = value[key]
-            if name not in _NOT_NEEDED:
-                check_value(name, value, field.type, field.metadata)
-                set_value(config, name, value)
-    return config

@@ -21,7 +21,6 @@ from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
 from rg_env.dump.contents import Contents, Findings, OpenFile, findings_of
 from rg_env.dump.files import DumpFile, Line, list_files
-from rg_env.dump.manifest import attempts_of, settings_in
 from rg_env.dump.run_files import Run, find_runs, run_names
 from rg_env.dump.schema import (
     RG_DUMP,
@@ -133,12 +132,10 @@ class Dump:
         """The settings of every attempt whose manifest has them, by run id and attempt."""
         settings = {}
         for run in self.runs:
-            for entry in attempts_of(run.manifest):
-                of_attempt = None
-                if isinstance(entry.get("attempt"), int):
-                    of_attempt = settings_in(entry)
-                if of_attempt:
-                    settings[run.run_id, entry["attempt"]] = of_attempt
+            for entry in run.noted.attempts:
+                of_attempt = entry.rg_dump
+                if entry.attempt is not None and of_attempt:
+                    settings[run.run_id, entry.attempt] = of_attempt
         return settings
 
     def settings_for(self, group: GroupFacts) -> RGDumpConfig:

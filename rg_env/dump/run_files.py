@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from rg_env.dump.files import PREFIX, DumpFile, list_files, manifest_name, open_regular, parse_name
-from rg_env.dump.manifest import State, merge_manifests, read_manifest, state_of
+from rg_env.dump.manifest import Manifest, State, merge_manifests, read_manifest, state_of
 from rg_env.dump.schema import TEXT_KINDS, FileKind
 from rg_env.errors import DumpError
 from rg_env.wording import visible
@@ -29,13 +29,13 @@ class Run:
     """The files of one run that were found.
 
     Attributes:
-        manifest: what the run was started with, or None; of a run that went on in another folder, what all of its
-            manifests say.
+        manifest: what the run was started with; of a run that went on in another folder, what all of its manifests
+            contain. None if there is none that can be read.
     """
 
     run_id: str
     files: tuple[DumpFile, ...]
-    manifest: dict[str, Any] | None
+    manifest: Manifest | None
 
     def __repr__(self) -> str:
         return f"Run({self.run_id!r}, {len(self.files)} files)"
@@ -45,24 +45,27 @@ class Run:
         return [file for file in self.files if file.kind in kinds]
 
     @property
+    def noted(self) -> Manifest:
+        """The manifest; an empty one if there is none."""
+        return self.manifest or Manifest()
+
+    @property
     def model(self) -> str:
         """The model's name, without folders if it is a path on this machine; empty if unknown."""
-        name = str((self.manifest or {}).get("model") or "")
-        path = PurePath(name)
-        return path.name if path.is_absolute() else name
+        path = PurePath(self.noted.model)
+        return path.name if path.is_absolute() else self.noted.model
 
     @property
     def folder(self) -> str:
         """The name that an import was given; else that of the run's folder, see `folder_name`."""
         if self.imported:
-            return str((self.manifest or {}).get("name") or folder_name(self.files[0].path.parent))
+            return self.noted.name or folder_name(self.files[0].path.parent)
         return folder_name(self.files[0].path.parent)
 
     @property
     def imported(self) -> Mapping[str, Any]:
         """What was noted when the run was imported from another program; empty if it was not."""
-        noted = (self.manifest or {}).get("imported")
-        return noted if isinstance(noted, Mapping) else {}
+        return self.noted.imported
 
     @property
     def never_saved(self) -> str:

@@ -31,7 +31,7 @@ from loguru import logger
 
 from rg_env.config import RGDumpConfig
 from rg_env.dump.files import RunLock, check_folder, list_files
-from rg_env.dump.manifest import end_manifest, note_in_manifest, restore_manifest
+from rg_env.dump.manifest import Attempt, end_manifest, note_in_manifest, restore_manifest
 from rg_env.dump.part_file import PartFile, count_ledger_lines, finish_leftovers
 from rg_env.dump.schema import (
     FileKind,
@@ -75,7 +75,7 @@ def close_all(end: str = "") -> int:
     # After all are closed: until then, their threads complete the same manifests.
     for writer in writers:
         if writer.end:
-            note_in_manifest(writer.folder, writer.run_id, writer.attempt, {"end": writer.end})
+            note_in_manifest(writer.folder, writer.run_id, writer.attempt, Attempt(end=writer.end))
     return missing
 
 

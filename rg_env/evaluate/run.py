@@ -27,7 +27,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rg_env.choices import Split
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter, Phase, check_folder, new_run_id, write_manifest
+from rg_env.dump import Attempt, DumpWriter, Manifest, Phase, check_folder, new_run_id, open_dump
 from rg_env.dump.files import list_files, runs_with_manifest
 from rg_env.dump.manifest import note_in_manifest, read_manifest
 from rg_env.dump.reader import Dump, open_run_of
@@ -41,11 +41,8 @@ from rg_env.output import console, print_error, print_text
 from rg_env.rewards import load_reward, set_rewards
 from rg_env.rollout import Origin, Rollout, Stopwatch, group_record
 from rg_env.scoring import Status, Verdict, shared_scorer
-from rg_env.scoring.audit import left_out_of_mix
 from rg_env.scoring.file_scorers import WHY_UNREAD
 from rg_env.scoring.parse import with_opening
-from rg_env.tasks.mix import read_spec
-from rg_env.tasks.questions import hashes_of
 from rg_env.wording import counted
 
 if TYPE_CHECKING:
@@ -298,13 +295,13 @@ def run_job(job: Job, *, resume: bool) -> Finished:
     except (ConfigError, EndpointError, ServerError) as failure:
         # Nothing was answered, so there is nothing to show: the error is all. Otherwise it is shown with the result.
         if not totals.responses:
-            note_in_manifest(job.folder, run_id, attempt, {"end": f"failed: {one_line(failure)}"})
+            note_in_manifest(job.folder, run_id, attempt, Attempt(end=f"failed: {one_line(failure)}"))
             with suppress(OSError):
                 job.folder.rmdir()  # only an empty one goes: `rg-env runs` would warn about it
             raise
         error = failure
     finished = Finished(job, run_id, totals, Answers.of_run(job.folder, run_id), signum, error)
-    note_in_manifest(job.folder, run_id, attempt, {"end": finished.end})
+    note_in_manifest(job.folder, run_id, attempt, Attempt(end=finished.end))
     return finished
 
 
@@ -359,10 +356,9 @@ class _PlannedRun(NamedTuple):
 def _planned_runs(folder: Path) -> Iterator[_PlannedRun]:
     """Yield the runs in a folder that have a plan, oldest first."""
     for run_id in runs_with_manifest(folder):
-        manifest = read_manifest(folder, run_id) or {}
-        plan, attempt = manifest.get("plan"), manifest.get("attempt")
-        if isinstance(plan, dict) and isinstance(plan.get("groups"), int) and isinstance(attempt, int):
-            yield _PlannedRun(run_id, attempt, plan)
+        noted = read_manifest(folder, run_id) or Manifest()
+        if noted.plan and isinstance(noted.plan.get("groups"), int) and noted.attempt is not None:
+            yield _PlannedRun(run_id, noted.attempt, noted.plan)
 
 
 def _as_somebody_typed(differences: Iterable[str]) -> list[str]:
@@ -496,29 +492,19 @@ def _open_writer(job: Job, run_id: str, attempt: int) -> DumpWriter:
     sampling = asdict(options.sampling)
     settings = generator_settings(config, samples=job.samples, eval_samples=job.samples, **sampling)
     split = Split.TRAIN if job.command == "collect" else Split.EVAL
-    earlier = read_manifest(Path(config.dump_dir), run_id)  # of the attempt that is resumed, if any
-    mix = read_spec(config.tasks)
-    manifest = {
-        "attempt": attempt,
-        "kind": job.command,
-        "model": options.name,
-        "model_path": None if options.url else options.model,
-        "endpoint": options.url and base_url(options.url),
-        "plan": job.plan,
-        "suite": job.questions.facts.get("suite"),
-        "settings": settings,
-        "task_mix": mix,
-        "question_files": hashes_of(config.tasks, earlier),
-        "questions_left_out": left_out_of_mix(config.tasks, config.scorer, config.format, earlier, splits=[split]),
-    }
-    # First the writer, which takes the lock of the run: the manifest must not be that of a second process.
-    writer = DumpWriter(config.dump_dir, run_id, attempt, config)
-    try:
-        write_manifest(writer.folder, run_id, manifest)
-    except BaseException:
-        writer.close()
-        raise
-    return writer
+    return open_dump(
+        config,
+        job.command,
+        model=options.name,
+        settings=settings,
+        run_id=run_id,
+        attempt=attempt,
+        splits=[split],
+        model_path=None if options.url else options.model,
+        endpoint=options.url and base_url(options.url),
+        plan=job.plan,
+        suite=job.questions.facts.get("suite"),
+    )
 
 
 async def _ask_all(state: _Attempt, numbers: Sequence[int]) -> None:

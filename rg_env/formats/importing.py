@@ -24,7 +24,7 @@ import msgspec
 from loguru import logger
 
 from rg_env.dump import (
-    DumpWriter,
+    Attempt,
     GroupRecord,
     Phase,
     check_folder,
@@ -32,10 +32,10 @@ from rg_env.dump import (
     has_no_signal,
     open_lines,
     outcome_of,
-    write_manifest,
 )
 from rg_env.dump.files import MAX_LINE, READ_ERRORS, open_regular, why_unreadable
 from rg_env.dump.manifest import note_in_manifest
+from rg_env.dump.opening import open_with
 from rg_env.dump.run_files import folder_name
 from rg_env.errors import ConfigError, DumpError
 from rg_env.formats.records import Place, Row, loads
@@ -231,13 +231,12 @@ def _write_runs(runs: Runs, out: Path, name: str, imported: dict[str, Any], resu
             called = name
             if len(runs) > 1:
                 called = f"{name} {run_id}"
-            write_manifest(out, run_id, {"attempt": 1, "kind": "import", "name": called, "imported": imported})
-            with DumpWriter(out, run_id, 1) as writer:
+            with open_with(out, run_id, Attempt(kind="import", name=called, imported=imported)) as writer:
                 for call, rows in enumerate(groups):
                     # Waited for one by one: unlike training, an import ends with the first error of the disk.
                     if not writer.submit([_joined(rows, run_id, call, result)]).result():
                         raise DumpError(f"{out} cannot be written: is the disk full?")
-            note_in_manifest(out, run_id, 1, {"end": "finished"})
+            note_in_manifest(out, run_id, 1, Attempt(end="finished"))
     # An interrupt, too: half an import would look like a whole one.
     except BaseException:
         for path in out.iterdir():

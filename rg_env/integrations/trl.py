@@ -22,16 +22,13 @@ from loguru import logger
 
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import DumpWriter, GroupRecord, Phase, new_run_id, write_manifest
+from rg_env.dump import DumpWriter, GroupRecord, Phase, open_dump
 from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.evaluate.eval_settings import generator_settings
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, judge_all, text_of
 from rg_env.rewards import load_reward, set_rewards
 from rg_env.rollout import Origin, Rollout, group_record
-from rg_env.scoring.audit import left_out_of_mix
 from rg_env.tasks import Item
-from rg_env.tasks.mix import read_spec
-from rg_env.tasks.questions import hashes_of
 
 if TYPE_CHECKING:
     import datasets
@@ -248,29 +245,15 @@ class GRPOReward:
         self.writer.write_blocking(records)
 
     def _open(self, args: GRPOConfig, model: str) -> DumpWriter:
-        config, run_id = self.config, new_run_id()
-        writer = DumpWriter(config.dump_dir, run_id, 1, config)
         settings = generator_settings(
-            config,
+            self.config,
             samples=self._samples[Phase.TRAIN],
             eval_samples=self._samples[Phase.EVAL],
             max_tokens=self._max_length,
             temperature=args.temperature,
             top_p=args.top_p,
         )
-        mix = read_spec(config.tasks)
-        content = {
-            "attempt": 1,
-            "kind": "train",
-            "model": model,
-            "trainer": "trl",
-            "settings": settings,
-            "task_mix": mix,
-            "question_files": hashes_of(config.tasks),
-            "questions_left_out": left_out_of_mix(config.tasks, config.scorer, config.format),
-        }
-        write_manifest(config.dump_dir, run_id, content)
-        return writer
+        return open_dump(self.config, "train", model=model, settings=settings, trainer="trl")
 
 
 def _item(group: Sequence[Rollout]) -> Item:

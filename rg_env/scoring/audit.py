@@ -179,13 +179,13 @@ def left_out_of_mix(
     tasks: Any,
     settings: ScorerConfig,
     format: str,
-    manifest: Mapping[str, Any] | None = None,
+    before: Mapping[str, Any] | None = None,
     splits: Iterable[Split] = tuple(Split),
 ) -> dict[str, dict[str, list[int]]]:
     """Return the rows that are left out of the files of a mix, by task and split, for the manifest of a run.
 
     Args:
-        manifest: that of the run, if it is continued.
+        before: what was returned when the run began, if it is continued.
 
     Raises:
         ConfigError: others were left out when the run began.
@@ -198,8 +198,7 @@ def left_out_of_mix(
                 of_file[split.value] = sorted(numbers)
         if of_file:
             noted[task] = of_file
-    before = (manifest or {}).get("questions_left_out")
-    if isinstance(before, Mapping) and before != noted:
+    if before is not None and before != noted:
         changed = [task for task in {**before, **noted} if before.get(task) != noted.get(task)]
         raise ConfigError(
             f"tasks.{changed[0]}.file: the rows that are left out are not those of the time when this run began: use "

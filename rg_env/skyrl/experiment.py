@@ -14,7 +14,6 @@ import sys
 import threading
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
@@ -27,12 +26,10 @@ from skyrl.train.utils.tracking import Tracking
 
 from rg_env.config import PREFIX
 from rg_env.dataset import EvalSet, ReasoningGymDataset
-from rg_env.dump import DumpWriter, close_all, write_manifest
-from rg_env.dump.manifest import read_manifest
+from rg_env.dump import DumpWriter, close_all, open_dump
 from rg_env.errors import MissingGroupsError, describe, need, one_line
 from rg_env.own_workers import WithoutFlashAttn, has_flash_attn
 from rg_env.scoring import shared_scorer
-from rg_env.scoring.audit import left_out_of_mix
 from rg_env.skyrl.env import register
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import set_up_logging
@@ -40,8 +37,6 @@ from rg_env.skyrl.recorder import claimed
 from rg_env.skyrl.steps import StepTracking
 from rg_env.skyrl.train_config import RGTrainConfig
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
-from rg_env.tasks.mix import read_spec
-from rg_env.tasks.questions import hashes_of
 from rg_env.terminal.reports import Reports
 from rg_env.user_code import import_modules, in_user_code, load_object
 from rg_env.wording import counted
@@ -140,24 +135,18 @@ class RGExperiment(BasePPOExp):
 
 
 def open_writer(cfg: RGTrainConfig, run_id: str, attempt: int) -> DumpWriter:
-    """Write the manifest of this run, and open its dump."""
-    rg = cfg.rg_dump
-    earlier = read_manifest(Path(rg.dump_dir), run_id)
-    # Both raise for files, or scorers of files, that have changed.
-    hashes, left_out = hashes_of(rg.tasks, earlier), left_out_of_mix(rg.tasks, rg.scorer, rg.format, earlier)
-    writer = DumpWriter(rg.dump_dir, run_id, attempt, rg)
-    facts = {
-        "attempt": attempt,
-        "kind": "train",
-        "name": cfg.trainer.run_name,
-        "model": cfg.trainer.policy.model.path,
-        "settings": asdict(cfg),
-        "task_mix": read_spec(rg.tasks),
-        "question_files": hashes,
-        "questions_left_out": left_out,
-    }
-    write_manifest(writer.folder, run_id, facts)
-    logger.info("dump of run {} (attempt {}): {}", run_id, attempt, rg.dump_dir)
+    """Open the dump of this run."""
+    trainer = cfg.trainer
+    writer = open_dump(
+        cfg.rg_dump,
+        "train",
+        model=trainer.policy.model.path,
+        settings=asdict(cfg),
+        run_id=run_id,
+        attempt=attempt,
+        name=trainer.run_name,
+    )
+    logger.info("dump of run {} (attempt {}): {}", run_id, attempt, cfg.rg_dump.dump_dir)
     return writer
 
 

@@ -24,8 +24,9 @@ from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.generators.base import GeneratorInput, GeneratorInterface, GeneratorOutput
 from skyrl.train.utils.trainer_utils import ResumeMode
 
-from rg_env.dump import DumpWriter, claim_run, write_manifest
+from rg_env.dump import Attempt, DumpWriter, claim_run
 from rg_env.dump.manifest import lock_checkpoints
+from rg_env.dump.opening import open_with
 from rg_env.errors import ConfigError
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.groups import UnscoredWarning, fill_groups, origin_of, record_groups, with_slots
@@ -104,10 +105,9 @@ def open_dump(cfg: SkyRLTrainConfig, folder: str | Path) -> DumpWriter:
     """
 
     def open_writer(run_id: str, attempt: int) -> DumpWriter:
-        writer = DumpWriter(folder, run_id, attempt)
-        facts = {"attempt": attempt, "kind": "train", "model": cfg.trainer.policy.model.path, "settings": asdict(cfg)}
-        write_manifest(writer.folder, run_id, facts)
-        return writer
+        model, settings = cfg.trainer.policy.model.path, asdict(cfg)
+        start = Attempt(attempt=attempt, kind="train", model=model, settings=settings)
+        return open_with(folder, run_id, start)
 
     return claimed(cfg, open_writer)
 

@@ -30,7 +30,7 @@ from torch.utils.data import DataLoader
 
 from rg_env.dataset import EvalSet
 from rg_env.dump import DumpWriter, GroupRecord, TrainedRecord, close_all
-from rg_env.dump.manifest import note_in_manifest
+from rg_env.dump.manifest import Attempt, note_in_manifest
 from rg_env.dump.reader import open_run_of
 from rg_env.dump.schema import RG_DUMP, has_no_signal
 from rg_env.errors import ConfigError, RGEnvError, describe
@@ -383,7 +383,8 @@ class RGTrainerMixin(RecordingTrainer):
         self.reports.send(doing="training", under_way=True)
         writer: DumpWriter | None = self.generator.writer
         if writer is not None:
-            note_in_manifest(writer.folder, writer.run_id, writer.attempt, {"total_steps": self.total_training_steps})
+            total = Attempt(total_steps=self.total_training_steps)
+            note_in_manifest(writer.folder, writer.run_id, writer.attempt, total)
         await super().train()
 
     async def _begin_canaries(self) -> None:

@@ -197,22 +197,21 @@ def _say_shared(task: str, count: int, path: str, eval_path: str) -> None:
     logger.warning(line, task, count, path, eval_path)
 
 
-def hashes_of(tasks: Any, manifest: Mapping[str, Any] | None = None) -> dict[str, dict[str, str]]:
+def hashes_of(tasks: Any, before: Mapping[str, Any] | None = None) -> dict[str, dict[str, str]]:
     """Return the SHA-256 of each file of a task mix, by task and split, for the manifest of a run.
 
     Args:
         tasks: as of `TaskMix.parse`.
-        manifest: that of the run, if it is continued.
+        before: what was returned when the run began, if it is continued.
 
     Raises:
         ConfigError: a file has changed since the run began, so that its questions would be others.
     """
-    before = (manifest or {}).get("question_files")
     hashes = {}
     for task, file in TaskMix.parse(tasks).files.items():
         hashes[task] = {split.value: read_rows(task, file, split).sha256 for split in Split}
         # A file that is new in the mix is no change of an old one.
-        if isinstance(before, Mapping) and before.get(task) not in (None, hashes[task]):
+        if before and before.get(task) not in (None, hashes[task]):
             raise ConfigError(
                 f"tasks.{task}.file: {file.of_split(Split.TRAIN)} or what it evaluates has changed since this run "
                 "began: give it its old content, or start anew under another name"

@@ -10,7 +10,7 @@ from typing import Any
 
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import Dump, GroupRecord, write_manifest
+from rg_env.dump import Attempt, Dump, GroupRecord, write_manifest
 from rg_env.rewards import set_rewards
 from rg_env.rollout import Rollout
 from rg_env.scoring import Scorer
@@ -77,5 +77,5 @@ def dump_of(folder: Path, groups: Sequence[GroupRecord], config: RGDumpConfig | 
         given = {"sampling_params": {"max_generate_length": MAX_LENGTH}, "zero_reward_on_non_stop": True} | generator
         settings = {"generator": given, "environment": {"skyrl_gym": {"rg_dump": asdict(config)}}}
         folder.mkdir(parents=True, exist_ok=True)
-        write_manifest(folder, RUN_ID, {"attempt": 1, "settings": settings})
+        write_manifest(folder, RUN_ID, Attempt(attempt=1, settings=settings))
     return reports.dump_of(folder, groups)

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 
 from rg_env.analysis import compare, flips, statistics
 from rg_env.analysis.comparison import differing_left_out, differing_tasks, question_sets
-from rg_env.dump import open_run, write_manifest
+from rg_env.dump import Attempt, open_run, write_manifest
 from rg_env.dump.schema import answered
 from tests.analysis.samples import groups, ledger_rows, write_ledger
 from tests.dump.records import group
@@ -146,7 +146,7 @@ def test_questions_that_flipped_come_with_groups_to_open(tmp_path):
 def test_tasks_with_other_options_are_named(tmp_path):
     for name, options in (("a", {"gcd": {"config": {"n": 1}}, "lcm": {"config": {}}}), ("b", {"gcd": {"config": {}}})):
         write_ledger(tmp_path / name, [group(0)], name)
-        write_manifest(tmp_path / name, name, {"task_mix": options})
+        write_manifest(tmp_path / name, name, Attempt(task_mix=options))
     a, b = open_run(tmp_path / "a"), open_run(tmp_path / "b")
     assert differing_tasks(*a.runs, *b.runs) == ["gcd"]
     assert differing_tasks(*a.runs) == []
@@ -169,7 +169,7 @@ FILE = {"path": "a.csv", "question": "{question}", "scorer": "number"}
 def test_a_file_that_is_asked_or_scored_in_another_way_is_named(tmp_path, file, differs):
     for name, of_run in (("a", FILE), ("b", file)):
         write_ledger(tmp_path / name, [group(0)], name)
-        write_manifest(tmp_path / name, name, {"task_mix": {"sums": {"file": of_run}}})
+        write_manifest(tmp_path / name, name, Attempt(task_mix={"sums": {"file": of_run}}))
     a, b = open_run(tmp_path / "a"), open_run(tmp_path / "b")
     assert differing_tasks(*a.runs, *b.runs) == (["sums"] if differs else [])
 
@@ -182,7 +182,7 @@ def test_tasks_of_which_other_rows_are_left_out_are_named(tmp_path):
     }
     for name, rows in left_out.items():
         write_ledger(tmp_path / name, [group(0)], name)
-        write_manifest(tmp_path / name, name, {} if rows is None else {"questions_left_out": rows})
+        write_manifest(tmp_path / name, name, Attempt.read({} if rows is None else {"questions_left_out": rows}))
     runs = open_run(*(tmp_path / name for name in left_out)).runs
     assert differing_left_out(*runs) == ["sums"]
     assert differing_left_out(runs[0], runs[2]) == []  # nothing is known of the other

@@ -16,7 +16,7 @@ from rg_env.analysis.export import Dpo, Reason, Sft, export
 from rg_env.choices import Think
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter, FileKind, open_run, to_line, write_manifest
+from rg_env.dump import Attempt, DumpWriter, FileKind, open_run, to_line, write_manifest
 from rg_env.dump.files import batch_name
 from rg_env.scoring import parse_response
 from rg_env.scoring.types import Status, Violation
@@ -145,14 +145,14 @@ def test_what_is_solved_follows_from_the_run_unless_a_minimum_score_is_given(tmp
         some, every = (export(dump, kind(score), tmp_path / "x" / "x.jsonl", force=True) for score in (None, 0.5))
         assert (some.rows, some.left_out[low] >= 2) == (1, True)
         assert every.rows == 2  # the third differs from the second by its id alone
-    write_manifest(tmp_path, RUN_ID, manifest(solved_at=0.7))
+    write_manifest(tmp_path, RUN_ID, Attempt.read(manifest(solved_at=0.7)))
     assert export(open_run(tmp_path), Sft(), tmp_path / "y.jsonl").rows == 2
 
 
 @pytest.mark.parametrize("name", ["sft", "dpo", "atif", "traces"])
 def test_the_think_block_that_the_template_opened_is_whole_in_every_export(tmp_path, name):
     """The record has what the model wrote, of which two began with a tag of their own."""
-    write_manifest(tmp_path, RUN_ID, manifest(prefilled_think=True))
+    write_manifest(tmp_path, RUN_ID, Attempt.read(manifest(prefilled_think=True)))
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         texts = ["a</think><answer>1</answer>", "<think>b</think><answer>1</answer>", "c</think><answer>2</answer>", ""]
         scores = [1.0, 1.0, 0.0, 0.0]

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter, FileKind, open_run, write_manifest
+from rg_env.dump import Attempt, DumpWriter, FileKind, open_run, write_manifest
 from rg_env.dump.files import list_files
 from rg_env.errors import RGEnvError
 from tests.analysis.recount import read_plainly, recount
@@ -30,7 +30,7 @@ TASKS = ("chain_sum", "gcd")
 
 def _attempt(folder: Path, run_id: str, attempt: int, steps: range) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    write_manifest(folder, run_id, {"attempt": attempt, "model": run_id[-4:]})
+    write_manifest(folder, run_id, Attempt(attempt=attempt, model=run_id[-4:]))
     made = []
     for step in steps:
         for k in range(4):

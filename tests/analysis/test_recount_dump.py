@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter, write_manifest
+from rg_env.dump import Attempt, DumpWriter, write_manifest
 from tests.analysis.recount import read_plainly, recount
 from tests.dump.records import RUN_ID, group
 
@@ -70,7 +70,7 @@ def two_copies(folder):
 
 def missing_file(folder):
     folder.mkdir()
-    write_manifest(folder, RUN_ID, {"attempt": 1})
+    write_manifest(folder, RUN_ID, Attempt(attempt=1))
     _write(folder, _groups((1, 2, 3)))
     sorted(folder.glob("*_ledger_*"))[1].unlink()
 

@@ -24,7 +24,7 @@ from rg_env.analysis.report.report_groups import MAX_TEXT, groups_to_show
 from rg_env.analysis.stats import measure
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
-from rg_env.dump import FileKind, open_run, write_manifest
+from rg_env.dump import Attempt, FileKind, open_run, write_manifest
 from rg_env.dump.files import batch_name
 from rg_env.errors import DumpError
 from tests.analysis.reports import Report, dump_of, random_groups, rows, said, step_records
@@ -216,7 +216,7 @@ def test_a_renamed_file_with_the_lines_of_two_runs_has_both(tmp_path):
 def test_it_says_what_ran_and_not_where(tmp_path):
     trainer = {"algorithm": {"advantage_estimator": "rloo", "use_kl_loss": True}, "train_batch_size": 16, "seed": 7}
     content = {"attempt": 1, "model": "/home/somebody/models/nano", "host": "secret", "settings": {"trainer": trainer}}
-    write_manifest(tmp_path, RUN_ID, content)
+    write_manifest(tmp_path, RUN_ID, Attempt.read(content))
     text = build_report(dump_of(tmp_path, [group(0)]))
     (run,) = Report(text).summary["runs"]
     assert run["model"] == "nano"

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 
 from rg_env.analysis.report import write_report
-from rg_env.dump import write_manifest
+from rg_env.dump import Attempt, write_manifest
 from rg_env.scoring.types import Status, Violation
 from tests.analysis.reports import dump_of, random_groups, said, step_records
 from tests.dump.records import RUN_ID, group, rollout, violating
@@ -269,7 +269,7 @@ def test_runs_are_overlaid_in_their_colors_and_can_be_hidden(show, tmp_path):
     for run_id, rate in ((RUN_ID, 0.2), (OTHER_RUN, 0.8)):
         made = [group(f"{s} {k}", [rate, 1.0], step=s, run_id=run_id) for s in range(1, 9) for k in (0, 1)]
         made += [group(k, [rate, 1.0], step=s, call=s, run_id=run_id, phase="eval") for s in (0, 8) for k in (0, 1)]
-        write_manifest(tmp_path, run_id, {"attempt": 1, "model": f"model-{rate}"})
+        write_manifest(tmp_path, run_id, Attempt(attempt=1, model=f"model-{rate}"))
         numbers = step_records({s: {"policy/policy_entropy": rate * s} for s in range(1, 9)}, run_id)
         dump = dump_of(tmp_path, made, run_id=run_id, numbers=numbers)
     path = write_report(dump, tmp_path / "r.html")
@@ -379,8 +379,10 @@ def test_hostile_text_in_every_field_is_shown_and_never_obeyed(show, tmp_path):
     made += [group(f"e {k}", phase="eval", **facts) for k in (0, 1)]
     others = [group(f"o {k}", phase="eval", run_id=OTHER_RUN, **facts) for k in (0, 1)]
     values = dict.fromkeys(("model", "started"), HOSTILE)
-    write_manifest(tmp_path, RUN_ID, values | {"settings": {"trainer": {"seed": HOSTILE, HOSTILE: 1}}})
-    write_manifest(tmp_path, OTHER_RUN, values | {"settings": {"trainer": {"seed": 1}}, "task_mix": {HOSTILE: {}}})
+    write_manifest(tmp_path, RUN_ID, Attempt.read(values | {"settings": {"trainer": {"seed": HOSTILE, HOSTILE: 1}}}))
+    write_manifest(
+        tmp_path, OTHER_RUN, Attempt.read(values | {"settings": {"trainer": {"seed": 1}}, "task_mix": {HOSTILE: {}}})
+    )
     dump_of(tmp_path, others, run_id=OTHER_RUN)
     path = write_report(dump_of(tmp_path, made), tmp_path / "r.html")
     page = show(path)

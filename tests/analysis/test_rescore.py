@@ -14,7 +14,7 @@ from rg_env.analysis.rescore import has_changed, question_of, rescore
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import open_run, write_manifest
+from rg_env.dump import Attempt, open_run, write_manifest
 from rg_env.errors import ConfigError, DumpError
 from rg_env.scoring import Status, Violation
 from rg_env.tasks import Item
@@ -120,7 +120,7 @@ def test_a_dump_of_others_is_scored_where_it_has_the_question(scorer, tmp_path):
     rollouts[3] = msgspec.structs.replace(rollouts[3], violation="", base_score=1.0)  # its prompt had opened the block
     made = msgspec.structs.replace(made, environment="imported", entry=json.dumps(entry), rollouts=rollouts)
     dump_of(tmp_path, [made, group(1, entry="{}")], None)
-    write_manifest(tmp_path, RUN_ID, {"attempt": 1, "imported": {"from": "trl"}})
+    write_manifest(tmp_path, RUN_ID, Attempt(attempt=1, imported={"from": "trl"}))
     result = rescore(open_run(tmp_path), workers=1, timeout=30.0)
     changes = result.tasks["chain_sum"]
     assert (changes.rollouts, changes.changed, changes.newly_scored, changes.lowered) == (4, 1, 1, 0)

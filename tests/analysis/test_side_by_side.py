@@ -7,7 +7,7 @@ import pytest
 from rg_env.analysis import compare, measure, statistics
 from rg_env.analysis.report import build_report
 from rg_env.analysis.report.side_by_side import as_text
-from rg_env.dump import write_manifest
+from rg_env.dump import Attempt, write_manifest
 from tests.analysis.reports import Report, dump_of
 from tests.dump.records import RUN_ID, group
 
@@ -27,7 +27,7 @@ def dump(tmp_path_factory):
     for run_id, last in ((RUN_ID, 8), (OTHER_RUN, 6)):
         tasks = {"chain_sum": {"config": {}}, "gcd": {"config": {"max": last}}}
         facts = {"attempt": 1, "task_mix": tasks, "settings": settings(last / 1e5, tasks, f"/home/me/{last}")}
-        write_manifest(folder, run_id, facts)
+        write_manifest(folder, run_id, Attempt.read(facts))
         made = []
         for number, scores in enumerate(SCORES[run_id]):
             task = {"task": "gcd" if number == 2 else "chain_sum"}

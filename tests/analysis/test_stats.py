@@ -12,7 +12,7 @@ from rg_env.analysis import counts, measure, statistics
 from rg_env.analysis.report import build_report
 from rg_env.analysis.scores import summarize
 from rg_env.choices import By
-from rg_env.dump import DumpWriter, FileKind, open_run, write_manifest
+from rg_env.dump import Attempt, DumpWriter, FileKind, open_run, write_manifest
 from rg_env.dump.files import batch_name
 from rg_env.dump.schema import answered
 from rg_env.errors import DumpError
@@ -92,8 +92,8 @@ def test_what_solved_means_follows_from_the_group_else_from_the_call_else_from_t
     assert statistics(dump)["solve_rate"].to_list() == [1.0, 0.0]
     (row,) = statistics(dump, solved_at=0.5).filter(environment="rg_dump").iter_rows(named=True)
     assert (row["solve_rate"], row["pass_at_1"]) == (2 / 3, 0.75)
-    write_manifest(tmp_path, RUN_ID, manifest(solved_at=0.4))
-    write_manifest(tmp_path, RUN_ID, manifest(solved_at=0.7) | {"attempt": 2})
+    write_manifest(tmp_path, RUN_ID, Attempt.read(manifest(solved_at=0.4)))
+    write_manifest(tmp_path, RUN_ID, Attempt.read(manifest(solved_at=0.7) | {"attempt": 2}))
     dump = open_run(tmp_path)
     assert statistics(dump)["solve_rate"].to_list() == [1.0, 2 / 3]
     assert statistics(dump, solved_at=0.5)["solve_rate"].to_list() == [1.0, 2 / 3]
@@ -218,7 +218,7 @@ def test_the_table_of_an_evaluation_counts_a_question_that_was_asked_again_once_
         group(0, [0.0, 0.0], phase="eval", step=None, call=0, attempt=2),
     ]
     write_ledger(tmp_path, asked)
-    write_manifest(tmp_path, RUN_ID, manifest(solved_at=0.5))
+    write_manifest(tmp_path, RUN_ID, Attempt.read(manifest(solved_at=0.5)))
     summary = summarize(tmp_path, RUN_ID, "nano", 12)
     total, category, task = summary.rows
     assert (total["name"], category["name"], task["name"]) == ("total", "arithmetic", "chain_sum")

@@ -16,7 +16,7 @@ from rg_env.analysis.tables import (
     render_table,
 )
 from rg_env.choices import By
-from rg_env.dump import open_run, write_manifest
+from rg_env.dump import Attempt, open_run, write_manifest
 from rg_env.dump.manifest import end_manifest
 from tests.analysis.samples import ledger_rows, write_ledger, write_texts
 from tests.dump.records import RUN_ID, group, rollout, violating
@@ -190,7 +190,7 @@ def test_the_headline_says_every_group_only_if_the_manifest_says_that_the_run_en
     def said(name, manifest, **ended):
         path = write_ledger(tmp_path / name, [group(k, step=k) for k in (1, 2)])
         if manifest:
-            write_manifest(path.parent, RUN_ID, {"attempt": 1})
+            write_manifest(path.parent, RUN_ID, Attempt(attempt=1))
             if ended:
                 end_manifest(path.parent, RUN_ID, 1, **ended)
         dump = open_run(path.parent)

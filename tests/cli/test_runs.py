@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter, open_run, write_manifest
+from rg_env.dump import Attempt, DumpWriter, open_run, write_manifest
 from rg_env.errors import DumpError
 from tests.dump.records import group
 
@@ -30,7 +30,9 @@ def begin(folder, day, groups=(), **facts):
     """A run that began on a day of November: its writer and its manifest."""
     run_id = f"202611{day:02d}-100000-ab"
     writer = DumpWriter(folder, run_id, 1, RGDumpConfig(dump_other_rollouts=False))
-    manifest = write_manifest(folder, run_id, {"attempt": 1, "started": f"2026-11-{day:02d}T10:00:00Z", **facts})
+    manifest = write_manifest(
+        folder, run_id, Attempt.read({"attempt": 1, "started": f"2026-11-{day:02d}T10:00:00Z", **facts})
+    )
     records = [group(number, scores, run_id=run_id, **known) for number, (scores, known) in enumerate(groups)]
     assert writer.submit(records).result(5)
     return writer, manifest

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from rg_env.analysis.report import build_report
 from rg_env.cli import app
-from rg_env.dump import DumpWriter, FileKind, open_run, to_line, write_manifest
+from rg_env.dump import Attempt, DumpWriter, FileKind, open_run, to_line, write_manifest
 from rg_env.dump.files import batch_name
 from rg_env.dump.schema import StepRecord
 from rg_env.errors import RGEnvError
@@ -81,7 +81,7 @@ def test_sets_of_questions_that_differ_are_named_and_so_is_the_reason(tmp_path):
         other = [group(f"g{k}", [0.0], phase="eval", task="gcd") for k in range(3)]
         write_ledger(tmp_path / name / "same", [*asked, *other])
         noted = {"sums": {"eval": missing}} if missing else {}
-        write_manifest(tmp_path / name / "same", RUN_ID, {"attempt": 1, "model": "m", "questions_left_out": noted})
+        write_manifest(tmp_path / name / "same", RUN_ID, Attempt(attempt=1, model="m", questions_left_out=noted))
     done = stats(tmp_path / "a" / "same", "--against", tmp_path / "b" / "same")
     assert "7 questions are in both, of 8 and 7: only these are compared" in done.stdout
     assert "the two sides were asked different questions of sums (4 shared, of 5 and 4)" in done.stderr
@@ -120,7 +120,7 @@ def evaluated(folder, run_id, steps, questions, seed):
                 scores = [float(draw.random() < 0.2 + 0.2 * number) for _ in range(2 + k % 3)]
                 place = {"phase": "eval", "step": step, "call": number, "run_id": run_id}
                 made.append(group(f"{number}-{k}-{copy}", scores, item=f"q{k}", task=("gcd", "lcm")[k % 2], **place))
-    write_manifest(folder, run_id, {"attempt": 1, "model": run_id})
+    write_manifest(folder, run_id, Attempt(attempt=1, model=run_id))
     write_ledger(folder, made, run_id)
 
 
@@ -186,7 +186,7 @@ def test_the_questions_that_only_one_side_solves_are_listed(tmp_path):
 def test_several_runs_keep_the_order_given(tmp_path):
     for name, score in (("weak", 0.0), ("strong", 1.0)):
         write_ledger(tmp_path / name, [group(k, [score], run_id=name) for k in range(3)], name)
-        write_manifest(tmp_path / name, name, {"attempt": 1, "model": name})
+        write_manifest(tmp_path / name, name, Attempt(attempt=1, model=name))
     for order in (["weak", "strong"], ["strong", "weak"]):
         folders = [tmp_path / name for name in order]
         done = stats(*folders, "--by", "category")

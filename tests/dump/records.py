@@ -9,6 +9,7 @@ from typing import Any
 
 from rg_env.config import RGDumpConfig
 from rg_env.dump import (
+    Attempt,
     DumpWriter,
     FileKind,
     GroupRecord,
@@ -135,7 +136,7 @@ def write_record(folder: Path, *, attempts: int = 1) -> list[GroupRecord]:
         made = some_groups(attempt)
         groups += made
         folder.mkdir(exist_ok=True)
-        write_manifest(folder, RUN_ID, manifest(attempt, dump_eval_rollouts=True, groups_per_file=4))
+        write_manifest(folder, RUN_ID, Attempt.read(manifest(attempt, dump_eval_rollouts=True, groups_per_file=4)))
         config = RGDumpConfig(dump_other_rollouts=False, groups_per_file=4)
         with DumpWriter(folder, RUN_ID, attempt, config) as writer:
             assert writer.submit(made).result(10)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump import SCHEMA_VERSION, DumpWriter, claim_run, close_all, new_run_id, write_manifest
-from rg_env.dump.manifest import RUN_FILE, read_manifest, settings_in
+from rg_env.dump import SCHEMA_VERSION, Attempt, DumpWriter, claim_run, close_all, new_run_id, write_manifest
+from rg_env.dump.manifest import RUN_FILE, Manifest, read_manifest
 from rg_env.dump.run_files import find_runs, run_names
 from rg_env.errors import DumpError
 from tests.analysis.samples import write_ledger
@@ -52,28 +52,43 @@ def test_an_unwritable_checkpoint_folder_is_said(tmp_path):
 
 
 def test_the_manifest_keeps_every_attempt(tmp_path):
-    write_manifest(tmp_path, "run", {"attempt": 1, "model": "nano", "settings": {"lr": 1e-4, "path": Path("x")}})
-    path = write_manifest(tmp_path, "run", {"attempt": 2, "model": "nano", "settings": {"lr": 2e-4}})
+    write_manifest(tmp_path, "run", Attempt(attempt=1, model="nano", settings={"lr": 1e-4, "path": Path("x")}))
+    path = write_manifest(tmp_path, "run", Attempt(attempt=2, model="nano", settings={"lr": 2e-4}))
     assert [p.name for p in tmp_path.iterdir()] == ["reasoning_gym_environment_manifest_run.json"] == [path.name]
     manifest = read_manifest(tmp_path, "run")
-    assert (manifest["schema_version"], manifest["run_id"], manifest["attempt"]) == (SCHEMA_VERSION, "run", 2)
-    assert manifest["versions"]["reasoning-gym"]
-    assert manifest["settings"] == {"lr": 2e-4}
-    assert [attempt["settings"]["lr"] for attempt in manifest["attempts"]] == [1e-4, 2e-4]
+    assert (manifest.schema_version, manifest.run_id, manifest.attempt) == (SCHEMA_VERSION, "run", 2)
+    assert manifest.versions["reasoning-gym"]
+    assert manifest.settings == {"lr": 2e-4}
+    assert [attempt.settings["lr"] for attempt in manifest.attempts] == [1e-4, 2e-4]
 
 
 def test_a_damaged_manifest_is_replaced(tmp_path, log):
-    write_manifest(tmp_path, "run", {}).write_text("{")
-    write_manifest(tmp_path, "run", {"attempt": 2})
-    assert [attempt["attempt"] for attempt in read_manifest(tmp_path, "run")["attempts"]] == [2]
+    write_manifest(tmp_path, "run", Attempt()).write_text("{")
+    write_manifest(tmp_path, "run", Attempt(attempt=2))
+    assert [attempt.attempt for attempt in read_manifest(tmp_path, "run").attempts] == [2]
     assert any("is damaged" in line for line in log)
 
 
 def test_settings_that_are_absent_or_invalid_today_have_their_default():
     wire = manifest(solved_at=0.5, groups_per_file=-1, length_penalty={"kind": "no such kind"})
     del wire["settings"]["environment"]["skyrl_gym"]["rg_dump"]["seed"]
-    assert settings_in(wire) == RGDumpConfig(solved_at=0.5)
-    assert settings_in({}) is None
+    assert Manifest.read(wire).rg_dump == RGDumpConfig(solved_at=0.5)
+    assert Manifest().rg_dump is None
+
+
+@pytest.mark.parametrize("value", [None, 7, "x", [1], {"a": 1}, True, -0.5])
+def test_a_value_of_another_type_is_not_known(value):
+    """A manifest may come from anywhere: each value by itself is known or not."""
+    names = [name for name in Manifest.__struct_fields__ if name != "attempts"]
+    read = Manifest.read(dict.fromkeys(names, value) | {"attempts": [value, {"attempt": 2, "missing_groups": 3}]})
+    assert all(type(read_value) in (type(value), type(default)) for read_value, default in _with_defaults(read))
+    assert read.attempts[-1] == Attempt(attempt=2, missing_groups=3) and read.missing_in_all == 3
+    assert Manifest.read({"attempts": value}).attempts == []
+
+
+def _with_defaults(manifest):
+    empty = Manifest()
+    return [(getattr(manifest, name), getattr(empty, name)) for name in Manifest.__struct_fields__]
 
 
 # -- names of runs
@@ -84,7 +99,7 @@ def named(folder, *runs):
         (folder / place).mkdir(parents=True, exist_ok=True)
         write_ledger(folder / place, [group(0, run_id=run_id)], run_id)
         if model:
-            write_manifest(folder / place, run_id, {"model": model})
+            write_manifest(folder / place, run_id, Attempt(model=model))
     return run_names(find_runs(sorted({folder / place for place, *_ in runs})))
 
 
@@ -106,10 +121,10 @@ def test_runs_are_in_the_order_given(tmp_path):
 
 def test_how_a_run_ended_is_noted_by_the_first_who_knows(tmp_path):
     """A run that is stopped fails afterwards, too: that is not why it ended."""
-    write_manifest(tmp_path, "run", {"attempt": 1, "kind": "train"})
+    write_manifest(tmp_path, "run", Attempt(attempt=1, kind="train"))
     DumpWriter(tmp_path, "run", 1)
     close_all("stopped by SIGTERM")
     close_all("failed: KeyboardInterrupt")
     manifest = read_manifest(tmp_path, "run")
-    assert manifest["end"] == manifest["attempts"][0]["end"] == "stopped by SIGTERM"
-    assert manifest["ended"]
+    assert manifest.end == manifest.attempts[0].end == "stopped by SIGTERM"
+    assert manifest.ended

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rg_env.cli import app
-from rg_env.dump import DumpWriter, FileKind, NotKept, ledger_line, write_manifest
+from rg_env.dump import Attempt, DumpWriter, FileKind, NotKept, ledger_line, write_manifest
 from rg_env.dump.contents import KINDS, MAX_KEPT, Findings, Place
 from rg_env.dump.files import RunLock, batch_name, list_files, manifest_name
 from rg_env.dump.validate import validate
@@ -162,7 +162,7 @@ def test_a_damaged_manifest_is_found_and_a_missing_one_remarked(record):
 
 
 def test_a_run_that_begins_again_while_it_is_checked_is_one_line(record):
-    write_manifest(record, RUN_ID, {"attempt": 3})
+    write_manifest(record, RUN_ID, Attempt(attempt=3))
     lock = RunLock(record, RUN_ID)
     try:
         result = validate(record)
@@ -237,10 +237,10 @@ def test_groups_that_were_never_written_and_an_irregular_end_are_found(tmp_path)
     run_id = "weekend"
     line = ledger_line(group(run_id=run_id), None, NotKept.ROLLOUTS_OFF)
     (tmp_path / batch_name(FileKind.LEDGER, run_id, 0)).write_bytes(line)
-    write_manifest(tmp_path, run_id, {"missing_groups": 3, "ended": "2026-11-23"})
+    write_manifest(tmp_path, run_id, Attempt(missing_groups=3, ended="2026-11-23"))
     assert validate(tmp_path).findings.counts == {"groups_missing": 1}
     assert CliRunner().invoke(app, ["dumps", "validate", str(tmp_path)]).exit_code == 3
-    write_manifest(tmp_path, run_id, {"attempt": 2})
+    write_manifest(tmp_path, run_id, Attempt(attempt=2))
     assert validate(tmp_path).findings.counts == {"groups_missing": 1, "no_regular_end": 1}
 
 
@@ -248,7 +248,7 @@ def test_a_run_in_several_folders_is_checked_as_one(tmp_path):
     """A full disk tells people to use another folder; each folder has a manifest of its own."""
     for attempt, name in ((1, "a"), (2, "b")):
         (tmp_path / name).mkdir()
-        write_manifest(tmp_path / name, RUN_ID, {"attempt": attempt})
+        write_manifest(tmp_path / name, RUN_ID, Attempt(attempt=attempt))
         with DumpWriter(tmp_path / name, RUN_ID, attempt) as writer:
             assert writer.submit([group(attempt, attempt=attempt, step=attempt)]).result(10)
     assert validate(tmp_path / "a", tmp_path / "b").good

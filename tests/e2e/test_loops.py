@@ -117,7 +117,7 @@ def test_a_run_killed_in_the_middle_of_a_step_goes_on_from_its_checkpoint(tmp_pa
 
     dump = open_run(dumps)
     [run] = dump.runs
-    assert [attempt["attempt"] for attempt in run.manifest["attempts"]] == [1, 2]
+    assert [attempt.attempt for attempt in run.manifest.attempts] == [1, 2]
     assert not list(dumps.glob("*.part"))
     for kind in FileKind:
         numbers = [file.batch for file in run.files_of(kind)]

@@ -249,7 +249,7 @@ def test_a_killed_run_is_resumed_without_repeating_a_group(right, tmp_path):
     assert len(items(tmp_path)) == GROUPS
     assert validate(tmp_path).good
     (run,) = open_run(tmp_path).runs
-    assert [attempt["attempt"] for attempt in run.manifest["attempts"]] == [1, 2]
+    assert [attempt.attempt for attempt in run.manifest.attempts] == [1, 2]
 
 
 def test_sigterm_keeps_the_finished_groups_and_drops_the_others(right, tmp_path):
@@ -334,7 +334,7 @@ def test_a_full_disk_ends_with_exit_code_3_and_says_how_many_groups_in_the_last_
     assert f"{missing} groups of this run missing from {tmp_path}" in done.stderr.splitlines()[-1]
     assert "--resume" not in done.stderr
     (run,) = open_run(tmp_path).runs
-    assert run.manifest["missing_groups"] == missing and run.manifest["ended"]
+    assert run.manifest.missing_groups == missing and run.manifest.ended
 
 
 def test_a_second_signal_ends_a_command_whose_disk_hangs(tmp_path):

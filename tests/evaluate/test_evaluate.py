@@ -51,7 +51,7 @@ def test_scores_are_counted_over_rollouts(suite, tmp_path):
     assert done.exit_code == 1, done.output
     assert {body["messages"][0]["content"] for body in server.requests} == {"Answer in <answer> tags."}
     (run,) = open_run(out).runs
-    assert (run.manifest["kind"], run.manifest["end"]) == ("eval", "finished, responses are missing")
+    assert (run.manifest.kind, run.manifest.end) == ("eval", "finished, responses are missing")
     result = json.loads(done.stdout)
     rollouts = [r for record in open_run(out).ledger() for r in record.rollouts]
     counted = [rollout for rollout in rollouts if rollout.status != "no_response"]
@@ -130,8 +130,8 @@ def test_a_part_of_a_suite_is_spread_over_its_tasks_and_said(suite, tmp_path):
     tasks = Counter(record.task for record in open_run(tmp_path / "dump").ledger())
     assert tasks == {"gcd": 2, "chain_sum": 1}
     (run,) = open_run(tmp_path / "dump").runs
-    assert run.manifest["suite"]["name"] == "mine, 3 of 5 questions"
-    assert run.manifest["suite"]["questions"] == 3
+    assert run.manifest.suite["name"] == "mine, 3 of 5 questions"
+    assert run.manifest.suite["questions"] == 3
 
 
 CONFIG = """

@@ -139,7 +139,7 @@ def test_a_model_server_is_asked_and_scored(command: str, tasks: str, tmp_path: 
     assert len(groups) == 4 and {group.task for group in groups} <= {"sums", "capitals"}
     assert {rollout.base_score for group in groups for rollout in group.rollouts} == {1.0}
     (run,) = open_run(dump).runs
-    assert set(run.manifest["question_files"]) == {"sums", "capitals"}
+    assert set(run.manifest.question_files) == {"sums", "capitals"}
 
 
 def test_answers_that_are_no_numbers_are_counted_at_the_end(tmp_path: Path) -> None:
@@ -173,4 +173,4 @@ def test_trl_gets_rewards_for_rows(tasks: str, tmp_path: Path) -> None:
     assert rewards == [1.0, 0.0] * 4
     assert validate(tmp_path / "dump").good
     (run,) = open_run(tmp_path / "dump").runs
-    assert set(run.manifest["question_files"]) == {"sums", "capitals"}
+    assert set(run.manifest.question_files) == {"sums", "capitals"}

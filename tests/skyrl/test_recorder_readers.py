@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from rg_env.analysis.stats import statistics
 from rg_env.cli.app import app
 from rg_env.dataset import ReasoningGymDataset
-from rg_env.dump import DumpWriter, open_run, write_manifest
+from rg_env.dump import Attempt, DumpWriter, open_run, write_manifest
 from rg_env.skyrl.generator import RGDumpGenerator
 from tests.analysis.reports import Report
 from tests.skyrl.generating import TASK, right, script_for
@@ -27,7 +27,7 @@ def mixed(tmp_path_factory):
         return script(prompt, sample) if "Be brief" in prompt else answers(prompt, sample)
 
     with DumpWriter(folder, "run", 1) as writer:
-        write_manifest(folder, "run", {"attempt": 1, "model": "scripted"})
+        write_manifest(folder, "run", Attempt(attempt=1, model="scripted"))
         generator = make(RGDumpGenerator, both, MULTI_TURN, writer=writer)
         for step in (1, 2):
             batch = [*rows.collate_fn([rows[0], rows[1]]), *prompts("gsm8k_multi_turn", 2), *prompts("gsm8k", 1)]

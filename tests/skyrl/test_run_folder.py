@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from rg_env import atomic
 from rg_env.cli import app
-from rg_env.dump import DumpWriter, claim_run, write_manifest
+from rg_env.dump import Attempt, DumpWriter, claim_run, write_manifest
 from rg_env.dump.manifest import lock_checkpoints
 from rg_env.dump.run_files import dump_folders
 from rg_env.errors import ConfigError, DumpError
@@ -230,7 +230,7 @@ def train(_: str) -> None:
     cfg = start()
     run_id, attempt = claim_run(cfg.trainer.ckpt_path, resuming=False, settings=as_settings(cfg))
     with DumpWriter(cfg.rg_dump.dump_dir, run_id, attempt):
-        write_manifest(cfg.rg_dump.dump_dir, run_id, {"attempt": attempt})
+        write_manifest(cfg.rg_dump.dump_dir, run_id, Attempt(attempt=attempt))
     (Path(cfg.trainer.export_path) / "global_step_2" / "policy").mkdir(parents=True)
     checkpoint(cfg, 2)
 

@@ -20,6 +20,7 @@ from rg_env.analysis.stats import Measured, measure, step_numbers
 from rg_env.atomic import check_output, new_file
 from rg_env.config import PREFIX
 from rg_env.dump import Dump, Outcome, Run
+from rg_env.dump.manifest import Manifest
 from rg_env.dump.run_files import run_names
 from rg_env.scoring.types import MEANINGS
 from rg_env.symptoms import read_symptoms
@@ -103,14 +104,14 @@ def _facts(run: Run | None) -> dict[str, Any]:
     """Return what the page says of a run, without host and paths, because reports are shared."""
     if run is None:
         return {"settings": []}
-    manifest = run.manifest or {}
-    start = {key: manifest.get(key) for key in ("started", "attempt")}
-    return {"model": run.model, **start, "settings": list(_settings(manifest))}
+    noted = run.noted
+    settings = list(_settings(noted))
+    return {"model": run.model, "started": noted.started, "attempt": noted.attempt, "settings": settings}
 
 
-def _settings(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _settings(noted: Manifest) -> Iterator[tuple[str, str]]:
     """Yield the settings that the page shows, each with what it calls it."""
-    mix = manifest.get("task_mix")
+    mix = noted.task_mix
     if isinstance(mix, Mapping) and mix:
         tasks = [str(task) for task in mix]
         others = ""
@@ -118,7 +119,7 @@ def _settings(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             others = f" and {len(tasks) - _TASKS_SHOWN} more"
         yield "tasks", ", ".join(tasks[:_TASKS_SHOWN]) + others
     for name, path in _SETTINGS.items():
-        value: Any = manifest.get("settings")
+        value: Any = noted.settings
         # A manifest may come from anywhere: any part of the path may be missing, or no mapping.
         for key in path.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None
@@ -142,8 +143,8 @@ def _notes(dump: Dump, measured: Measured) -> Iterator[str]:
     for sentence in dump.never_saved:
         yield f"{sentence}."
     for run in dump.runs:
-        suite = (run.manifest or {}).get("suite")
-        if isinstance(suite, Mapping) and suite.get("left_out"):
+        suite = run.noted.suite
+        if suite and suite.get("left_out"):
             asked, left_out = suite.get("questions"), suite["left_out"]
             yield f"{run.model}: {asked} of {asked + left_out} questions; the answers of the others failed the audit."
     for symptom in read_symptoms(dump):

@@ -204,7 +204,7 @@ def _settings_of(run: Run | None) -> dict[str, str]:
     if run is None or not run.manifest:
         return {}
     settings = {"model": run.model}
-    for name, value in _flat(run.manifest.get("settings"), ""):
+    for name, value in _flat(run.manifest.settings, ""):
         # Reports are shared, and a path tells the names of a machine's users.
         is_place = name.endswith(_NAMES_AND_PLACES) or (isinstance(value, str) and value.startswith("/"))
         if not is_place:

@@ -18,6 +18,7 @@ from rg_env.analysis import statistics
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import (
+    Attempt,
     Dump,
     DumpWriter,
     FileKind,
@@ -44,10 +45,10 @@ def test_what_was_written_is_read(tmp_path):
     groups = [group(k, [1.0, violating(1)] if k % 2 else [0.0, 0.0], level="", step=None) for k in range(7)]
     evaluation = [group(k, phase="eval") for k in range(3)]
     _write(tmp_path, [*groups, *evaluation], groups_per_file=2)
-    write_manifest(tmp_path, RUN_ID, {"model": "nano"})
+    write_manifest(tmp_path, RUN_ID, Attempt(model="nano"))
     dump = open_run(tmp_path)
     (run,) = dump.runs
-    assert (run.run_id, run.has_ledger, run.manifest["model"]) == (RUN_ID, True, "nano")
+    assert (run.run_id, run.has_ledger, run.manifest.model) == (RUN_ID, True, "nano")
     assert list(dump.groups()) == [*groups[1::2], *groups[::2], *evaluation]
     assert list(dump.where(["text = 'FAILED_rollouts'"]).groups()) == groups[::2]
     assert list(dump.where(["phase = 'eval'"]).groups()) == evaluation
@@ -107,7 +108,7 @@ def test_what_an_attempt_took_back_does_not_count(tmp_path):
     )
     _write(tmp_path, [step(2, 2), step(3, 2), step(None, 2)], attempt=2)
     _write(tmp_path, [step(3, 3), step(None, 3)], attempt=3)
-    write_manifest(tmp_path, RUN_ID, {"attempt": 1})  # which is not asked
+    write_manifest(tmp_path, RUN_ID, Attempt(attempt=1))  # which is not asked
     dump = open_run(tmp_path)
     # Steps 2 to 4 of the first attempt, with their evaluation, led nowhere: the second went back to step 2. Without
     # steps, the third asked the same question again.
@@ -267,7 +268,7 @@ def test_wrong_paths_are_said_in_one_line(tmp_path):
     with pytest.raises(DumpError, match="no dump folder"):
         open_run()
     (tmp_path / "begun").mkdir()
-    write_manifest(tmp_path / "begun", RUN_ID, {"attempt": 1})
+    write_manifest(tmp_path / "begun", RUN_ID, Attempt(attempt=1))
     with pytest.raises(DumpError, match=r"the run in .* has recorded nothing$"):
         open_run(tmp_path / "begun")
 
@@ -277,6 +278,7 @@ def test_groups_are_read_in_constant_memory(tmp_path):
     path = tmp_path / batch_name(FileKind.ROLLOUTS, RUN_ID, 0)
     path.write_bytes(b"".join(to_line(group(k, long)) for k in range(300)))  # 30 MB
     dump = open_run(path)
+    next(dump.groups())  # what reading imports is not counted
     tracemalloc.start()
     try:
         assert sum(1 for _ in dump.groups()) == 300
@@ -341,7 +343,7 @@ def test_of_lines_that_differ_the_first_counts_whatever_the_order_of_arguments(t
 
 def test_what_a_running_writer_adds_is_not_read_twice_as_long(tmp_path):
     """All readers of one dump see the same groups, and a run that grows is not said to lack any."""
-    write_manifest(tmp_path, RUN_ID, {"attempt": 1})
+    write_manifest(tmp_path, RUN_ID, Attempt(attempt=1))
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         assert writer.submit([group(k) for k in range(3)]).result(5)
         dump = open_run(tmp_path)
@@ -355,7 +357,7 @@ def test_what_a_running_writer_adds_is_not_read_twice_as_long(tmp_path):
 
 def test_a_lock_that_cannot_be_asked_says_nothing(tmp_path, monkeypatch):
     """As on a read-only mount, where a running run is not killed."""
-    write_manifest(tmp_path, RUN_ID, {"attempt": 1})
+    write_manifest(tmp_path, RUN_ID, Attempt(attempt=1))
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         assert writer.submit([group(0)]).result(5)
 
@@ -386,7 +388,7 @@ def test_what_is_missing_is_said(tmp_path):
     dump = open_run(tmp_path)
     assert sum(1 for _ in dump.groups()) == 6
     assert _texts(dump) == [] and dump.has_every_group is None, "nothing says how many lines there were"
-    write_manifest(tmp_path, RUN_ID, {"attempt": 1})
+    write_manifest(tmp_path, RUN_ID, Attempt(attempt=1))
     end_manifest(tmp_path, RUN_ID, 1, 0, {1: 6})
     assert open_run(tmp_path).has_every_group
     texts = sorted(tmp_path.glob("*environment_rollouts*"))
@@ -416,7 +418,7 @@ def test_what_is_missing_is_said(tmp_path):
     assert _texts(dump, texts=False) == [f"run {RUN_ID}: 4 of 6 ledger lines of attempt 1 are missing"]
     (tmp_path / "all").mkdir()
     _write(tmp_path / "all", [group(0)])
-    write_manifest(tmp_path / "all", RUN_ID, {"missing_groups": 2, "ended": None})
+    write_manifest(tmp_path / "all", RUN_ID, Attempt(missing_groups=2, ended=None))
     dump = open_run(tmp_path / "all")
     assert _texts(dump) == [
         f"run {RUN_ID}: 2 groups could not be written, as the manifest says",
@@ -427,7 +429,7 @@ def test_what_is_missing_is_said(tmp_path):
 
 def test_what_a_killed_attempt_wrote_is_counted_when_the_next_one_starts(tmp_path):
     """It could not note it itself."""
-    write_manifest(tmp_path, RUN_ID, {"attempt": 1})
+    write_manifest(tmp_path, RUN_ID, Attempt(attempt=1))
     _write(tmp_path, [group(k) for k in range(3)])
     path = tmp_path / manifest_name(RUN_ID)
     killed = json.loads(path.read_text())
@@ -435,10 +437,10 @@ def test_what_a_killed_attempt_wrote_is_counted_when_the_next_one_starts(tmp_pat
         del entry["ended"], entry["ledger_lines"]
     path.write_text(json.dumps(killed))
     assert open_run(tmp_path).has_every_group is False
-    write_manifest(tmp_path, RUN_ID, {"attempt": 2})
+    write_manifest(tmp_path, RUN_ID, Attempt(attempt=2))
     _write(tmp_path, [group(k, attempt=2, step=2) for k in range(2)], attempt=2)
     assert open_run(tmp_path).has_every_group
-    assert [entry["ledger_lines"] for entry in read_manifest(tmp_path, RUN_ID)["attempts"]] == [3, 2]
+    assert [entry.ledger_lines for entry in read_manifest(tmp_path, RUN_ID).attempts] == [3, 2]
 
 
 @pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
@@ -446,7 +448,7 @@ def test_a_run_that_was_resumed_in_another_folder_has_one_answer(tmp_path, order
     """Settings, end and missing groups are those of all manifests, whatever the order of arguments."""
     for attempt, name in ((1, "a"), (2, "b")):
         (tmp_path / name).mkdir()
-        write_manifest(tmp_path / name, RUN_ID, manifest(attempt, solved_at=0.5))
+        write_manifest(tmp_path / name, RUN_ID, Attempt.read(manifest(attempt, solved_at=0.5)))
         members = [group(k, [0.6, 0.6], attempt=attempt, step=attempt) for k in range(5)]
         _write(tmp_path / name, members, attempt=attempt)
     dump = open_run(*(tmp_path / name for name in order))

@@ -28,7 +28,7 @@ from typing import Any, Self
 from loguru import logger
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter, TrainedRecord, claim_run, write_manifest
+from rg_env.dump import Attempt, DumpWriter, TrainedRecord, claim_run, write_manifest
 from tests.dump.records import group
 
 FILE_OPERATIONS = {
@@ -113,7 +113,7 @@ def uids_of(start: int, call: int) -> list[str]:
 def _main() -> None:
     logger.remove()
     with tempfile.TemporaryDirectory() as folder:
-        write_manifest(folder, "warm", {})
+        write_manifest(folder, "warm", Attempt())
     gc.collect()
     gc.freeze()  # children share its pages
     for line in sys.stdin:
@@ -190,7 +190,7 @@ def _write_record(folder: Path, start: int, calls: int, report: Callable[[Any], 
     run_id, attempt = claim_run(folder / "checkpoints", resuming=start > 1)
     config = RGDumpConfig(dump_other_rollouts=False, groups_per_file=4, dump_fsync=True)
     with DumpWriter(folder / "dumps", run_id, attempt, config) as writer:
-        write_manifest(folder / "dumps", run_id, {"attempt": attempt})
+        write_manifest(folder / "dumps", run_id, Attempt(attempt=attempt))
 
         async def train() -> None:
             for call in range(calls):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter, FileKind, TrainedRecord, open_run, to_line, write_manifest
+from rg_env.dump import Attempt, DumpWriter, FileKind, TrainedRecord, open_run, to_line, write_manifest
 from rg_env.dump.files import batch_name
 from rg_env.dump.manifest import read_manifest
 from rg_env.dump.validate import validate
@@ -160,15 +160,15 @@ def test_a_folder_that_is_renamed_is_made_anew_with_its_manifest_and_its_lock(tm
     """So the groups that went with it are missing here, and nobody else can write the run."""
     folder, moved = tmp_path / "dumps", tmp_path / "moved"
     with DumpWriter(folder, RUN_ID, 1, RGDumpConfig(groups_per_file=10)) as writer:
-        write_manifest(folder, RUN_ID, {"attempt": 1, "model": "nano"})
+        write_manifest(folder, RUN_ID, Attempt(attempt=1, model="nano"))
         assert writer.submit([group(number) for number in range(25)]).result(5)
         folder.rename(moved)
         assert writer.submit([group(number) for number in range(25, 50)]).result(5)
         with pytest.raises(DumpError, match="is being written"):
             DumpWriter(folder, RUN_ID, 1)
-    assert read_manifest(folder, RUN_ID)["model"] == "nano"
+    assert read_manifest(folder, RUN_ID).model == "nano"
     assert "manifest.json" in names(folder) and "lock" not in names(folder)
-    assert (read_manifest(folder, RUN_ID)["ledger_lines"], writer.missing) == (50, 5)
+    assert (read_manifest(folder, RUN_ID).ledger_lines, writer.missing) == (50, 5)
     found = {finding.kind: str(finding) for finding in validate(folder).findings}
     assert found.keys() == {"groups_missing", "lines_missing", "gap"}
     assert "25 of 50 ledger lines of attempt 1 are missing" in found["lines_missing"]
@@ -199,7 +199,7 @@ def test_a_folder_that_cannot_be_made_anew_is_waited_for(tmp_path, log):
 @pytest.mark.parametrize("kind", [FileKind.ROLLOUTS, FileKind.LEDGER])
 def test_groups_in_a_file_that_was_taken_away_are_missing(tmp_path, kind, again):
     """Also if nothing is written after it."""
-    write_manifest(tmp_path, RUN_ID, {"attempt": 1})
+    write_manifest(tmp_path, RUN_ID, Attempt(attempt=1))
     writer = DumpWriter(tmp_path, RUN_ID, 1)
     assert writer.submit([group(0), group(1)]).result(5)
     next(tmp_path.glob(f"*_{kind}_*.part")).unlink()
@@ -213,7 +213,7 @@ def test_groups_in_a_file_that_was_taken_away_are_missing(tmp_path, kind, again)
 
 def test_what_an_fsync_failed_for_is_missing(tmp_path, monkeypatch, log):
     """Linux reports such an error once; the next fsync succeeds without the data."""
-    write_manifest(tmp_path, RUN_ID, {"attempt": 1})
+    write_manifest(tmp_path, RUN_ID, Attempt(attempt=1))
     failures = [OSError(errno.EIO, "Input/output error")]
     real = os.fsync
 

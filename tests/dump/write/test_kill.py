@@ -70,7 +70,7 @@ def _check_after_next_attempt(folder: Path, writers: DyingWriters, start: int, *
         ".json",
     }
     for run in dump.runs:
-        assert read_manifest(folder / "dumps", run.run_id)["attempts"]
+        assert read_manifest(folder / "dumps", run.run_id).attempts
     validation = validate(folder / "dumps")
     assert validation.good, validation.kept
 

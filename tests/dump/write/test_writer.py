@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from rg_env.config import RGDumpConfig
-from rg_env.dump import DumpWriter, FileKind, NotKept, TrainedRecord, from_line, open_run, part_file, write_manifest
+from rg_env.dump import (
+    Attempt,
+    DumpWriter,
+    FileKind,
+    NotKept,
+    TrainedRecord,
+    from_line,
+    open_run,
+    part_file,
+    write_manifest,
+)
 from rg_env.dump.files import list_files
 from rg_env.dump.manifest import read_manifest
 from rg_env.errors import DumpError
@@ -239,17 +249,17 @@ def test_a_second_run_in_a_folder_is_said_and_a_resumed_one_is_not(tmp_path, war
 def test_the_manifest_says_how_the_run_ended(tmp_path):
     for attempt in (1, 2):
         writer = DumpWriter(tmp_path, RUN_ID, attempt)
-        write_manifest(tmp_path, RUN_ID, {"attempt": attempt})
-        assert "ended" not in read_manifest(tmp_path, RUN_ID)
+        write_manifest(tmp_path, RUN_ID, Attempt(attempt=attempt))
+        assert not read_manifest(tmp_path, RUN_ID).ended
         writer.close()
     manifest = read_manifest(tmp_path, RUN_ID)
-    assert [manifest["missing_groups"]] + [start["missing_groups"] for start in manifest["attempts"]] == [0, 0, 0]
-    assert manifest["ended"] and all(start["ended"] for start in manifest["attempts"])
+    assert [manifest.missing_groups] + [start.missing_groups for start in manifest.attempts] == [0, 0, 0]
+    assert manifest.ended and all(start.ended for start in manifest.attempts)
 
 
 def test_the_manifest_of_a_full_disk_says_what_is_missing(tmp_path, monkeypatch):
     writer = DumpWriter(tmp_path, RUN_ID, 1)
-    write_manifest(tmp_path, RUN_ID, {"attempt": 1, "settings": {str(k): k for k in range(99)}})
+    write_manifest(tmp_path, RUN_ID, Attempt(attempt=1, settings={str(k): k for k in range(99)}))
 
     def full(path, content):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -258,5 +268,5 @@ def test_the_manifest_of_a_full_disk_says_what_is_missing(tmp_path, monkeypatch)
     writer._unwritten.add("a group")
     assert writer.close() == 1
     manifest = read_manifest(tmp_path, RUN_ID)
-    assert manifest["missing_groups"] == manifest["attempts"][0]["missing_groups"] == 1
-    assert manifest["settings"]["98"] == 98
+    assert manifest.missing_groups == manifest.attempts[0].missing_groups == 1
+    assert manifest.settings["98"] == 98
