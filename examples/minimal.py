@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import tempfile
 
-from rg_env import ReasoningGymDataset, RGDumpConfig, Scorer
+from rg_env import Judge, ReasoningGymDataset, RGDumpConfig, Rollout
 from rg_env.analysis import statistics
-from rg_env.dump import DumpWriter, new_run_id, open_run, write_manifest
-from rg_env.rewards import Rollout, set_rewards
-from rg_env.rollout import Origin, group_record
+from rg_env.dump import open_dump, open_run
+from rg_env.rollout import Origin
 from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.tasks import Item
 
@@ -38,8 +37,8 @@ def main(folder: str) -> None:
     ]
 
     # Verdicts: the format is checked, and a worker process scores each answer, raw and as `<answer>…</answer>`.
-    with Scorer(workers=1) as scorer:
-        verdicts = [scorer.score_response(item.entry, text, item.config) for text in responses]
+    judge = Judge(config, max_length=100)
+    verdicts = [judge.score_blocking(item, text) for text in responses]
 
     # Group: the rollouts of one prompt.
     group = [
@@ -55,18 +54,15 @@ def main(folder: str) -> None:
     ]
 
     # Rewards: the rules of the group, such as the length penalty, turn base scores into scores and rewards.
-    set_rewards(group, config, max_length=100, penalize=True)
+    judge.judge_blocking(group, penalize=True)
     for rollout in group:
         why = rollout.verdict.parsed.violation or rollout.verdict.scored.status
         print(f"base score {rollout.verdict.scored.score:.2f} ({why}), reward {rollout.reward:.2f}")
 
     # Dump: one line for the group in the ledger, and one with its texts.
-    run_id = new_run_id()
-    write_manifest(folder, run_id, {"attempt": 1, "kind": "train", "model": "none", "settings": config.as_nested()})
-    origin = Origin(run_id, attempt=1, phase="train", step=1, call=0)
-    record = group_record(origin, item, item.id, group, config.solved_at)
-    with DumpWriter(folder, run_id, 1, config) as writer:
-        writer.submit([record])
+    with open_dump(config, "train", model="none") as writer:
+        origin = Origin(writer.run_id, attempt=1, phase="train", step=1, call=0)
+        writer.submit([judge.record(origin, item, item.id, group)])
 
     # Statistics: what `rg-env dumps stats` prints, as a polars table.
     dump = open_run(folder)

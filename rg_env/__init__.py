@@ -10,15 +10,19 @@ if TYPE_CHECKING:
     from rg_env import analysis, dump, scoring
     from rg_env.config import RGDumpConfig
     from rg_env.dataset import ReasoningGymDataset
+    from rg_env.judge import Judge
+    from rg_env.rollout import Rollout
     from rg_env.scoring import Scorer
     from rg_env.skyrl.env import RGDumpEnv, register
     from rg_env.skyrl.generator import RGDumpGenerator
 
 __all__ = [
+    "Judge",
     "RGDumpConfig",
     "RGDumpEnv",
     "RGDumpGenerator",
     "ReasoningGymDataset",
+    "Rollout",
     "Scorer",
     "analysis",
     "dump",
@@ -29,10 +33,12 @@ __version__ = "0.1.0"
 
 # Reading dumps needs neither SkyRL nor torch.
 _MODULES = {
+    "Judge": "rg_env.judge",
     "RGDumpConfig": "rg_env.config",
     "RGDumpEnv": "rg_env.skyrl.env",
     "RGDumpGenerator": "rg_env.skyrl.generator",
     "ReasoningGymDataset": "rg_env.dataset",
+    "Rollout": "rg_env.rollout",
     "Scorer": "rg_env.scoring",
     "analysis": "rg_env.analysis",
     "dump": "rg_env.dump",

@@ -24,13 +24,13 @@ class RGDumpConfig:
     tasks: Any = None
     """The task mix: null (every task without a known exploit), a list of names, `category:NAME` or patterns such as
     `*_sum`, or a mapping of those to a weight or to `{weight: 2.0, config: {option: value}}`."""
-    size: int = setting(1_000_000, at_least=1)
+    size: int = setting(1_000_000, at_least=1, free=True)
     """Rows of an epoch, made on demand, so that the size has no cost. Every epoch has new rows."""
     seed: int = setting(42, at_least=0)
     """Seed of the training items."""
-    eval_seed: int = setting(123, at_least=0)
+    eval_seed: int = setting(123, at_least=0, free=True)
     """Seed of the fixed evaluation set."""
-    num_eval_samples_per_task: int = setting(5, at_least=1)
+    num_eval_samples_per_task: int = setting(5, at_least=1, free=True)
     """Items per task in the fixed evaluation set."""
     complexity: float | str | None = setting(None, choices=("random",), at_least=0, at_most=1)
     """How hard items are, on each task's own scale from 0 to 1. Null: the task's default options. A number: all items
@@ -58,38 +58,38 @@ class RGDumpConfig:
     train_unsolved: bool = True
     """False: groups without a solved response have no gradient, whatever else makes their rewards differ, and dynamic
     sampling draws others for them. Rewards and record stay as they are."""
-    stop_on_canaries: bool = False
+    stop_on_canaries: bool = setting(False, free=True)
     """True: the run ends if the verifier is wrong about more than a tenth of the known answers, right and wrong, that
     were scored between those of the last 20 steps. Otherwise it only warns."""
     length_penalty: LengthPenaltyConfig = field(default_factory=LengthPenaltyConfig)
 
     # -- the dump
-    dump_dir: str = setting("dumps", filled=True)
+    dump_dir: str = setting("dumps", filled=True, free=True)
     """The folder of the dump."""
-    dump_rollouts: bool = True
+    dump_rollouts: bool = setting(True, free=True)
     """Write the texts of successful train groups."""
-    dump_failed_rollouts: bool = True
+    dump_failed_rollouts: bool = setting(True, free=True)
     """Write the texts of FAILED train groups: no base score is above 0."""
-    dump_other_rollouts: bool = True
+    dump_other_rollouts: bool = setting(True, free=True)
     """Write the texts of train groups that are neither."""
-    dump_eval_rollouts: bool = True
+    dump_eval_rollouts: bool = setting(True, free=True)
     """Write the texts of evaluation groups."""
-    rollout_save_score_threshold: float = setting(0.7, at_least=0, below=1)
+    rollout_save_score_threshold: float = setting(0.7, at_least=0, below=1, free=True)
     """A train group is successful if any base score is strictly greater: no score is greater than 1."""
-    groups_per_file: int = setting(100, at_least=1)
+    groups_per_file: int = setting(100, at_least=1, free=True)
     """Groups per file, of every kind."""
-    dump_fsync: bool = False
+    dump_fsync: bool = setting(False, free=True)
     """Force every group to disk before `generate()` returns, so that it survives a power failure, too."""
 
     # -- logging
-    debug_logging: bool = False
+    debug_logging: bool = setting(False, free=True)
     """Write `rollouts-DATE-TIME.log` into the folder `logs` of the run: each rollout's response, extracted and expected
     answer or violation, scores and reward."""
-    suppress_base_env_logs: bool = False
+    suppress_base_env_logs: bool = setting(False, free=True)
     """Log only warnings and errors of SkyRL."""
 
     # -- your own code
-    imports: list[str] = field(default_factory=list, metadata={"filled": True})
+    imports: list[str] = field(default_factory=list, metadata={"filled": True, "free": True})
     """Modules that are imported in every process of the run."""
     reward: str | None = setting(None, filled=True)
     """`module.function` or `module:function`: maps the rollouts of a group to one finite number each, used in place of
@@ -99,7 +99,7 @@ class RGDumpConfig:
     place."""
 
     # -- hardware
-    device: str = setting("cuda", choices=("cuda", "cpu"))
+    device: str = setting("cuda", choices=("cuda", "cpu"), free=True)
     """`cuda`: SkyRL's own workers and vLLM. `cpu`: the same trainer on the cores of this machine."""
 
     def validate(self) -> None:

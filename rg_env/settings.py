@@ -12,16 +12,20 @@ import types
 import typing
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
-from rg_env.errors import ConfigError, did_you_mean, need, need_number, refuse, similar_words
+from rg_env.errors import ConfigError, as_typed, did_you_mean, need, need_number, refuse, similar_words
 
 
-def setting(default: Any, **limits: Any) -> Any:
-    """Return a field and its limits, as `check_value` takes them."""
-    return dataclasses.field(default=default, metadata=limits)
+def setting(default: Any, *, free: bool = False, **limits: Any) -> Any:
+    """Return a field and its limits, as `check_value` takes them.
+
+    Args:
+        free: whether a run may be continued with another value: it changes no group.
+    """
+    return dataclasses.field(default=default, metadata={**limits, "free": free})
 
 
 def value_of(cfg: Any, name: str) -> Any:
@@ -89,7 +93,7 @@ def check_value(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> 
             or_number = ", or a number" if float in kinds else ", or a whole number"
         _check_choice(name, value, choices, or_number)
     elif is_number:
-        bounds = {name: limit for name, limit in limits.items() if name != "choices"}
+        bounds = {name: limit for name, limit in limits.items() if name not in ("choices", "free")}
         need_number(name, value, whole=float not in kinds, **bounds)
     elif bool in kinds:
         refuse(name, value, "must be true or false")
@@ -119,6 +123,57 @@ def _check_items(name: str, value: Any, collection: Any, limits: Mapping[str, An
         items = value.items()
     for key, item in items:
         check_value(f"{name}[{key}]", item, item_kind, limits)
+
+
+# ------------------------------------------------------------------------------------- may a run be continued with it?
+class Difference(NamedTuple):
+    """A setting whose value is not that of the run to be continued."""
+
+    setting: str
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        return f"{self.setting} was {as_typed(self.before):.60}, is now {as_typed(self.now):.60}"
+
+
+def free_settings(config: Any) -> set[str]:
+    """Return the dotted names of the settings that change no group."""
+    return {name for name, field in fields_of(config) if field.metadata.get("free")}
+
+
+def without_free(config: Any) -> dict[str, Any]:
+    """Return the settings that determine the groups, nested."""
+    kept: dict[str, Any] = {}
+    free = free_settings(config)
+    for name, _ in fields_of(config):
+        if name in free:
+            continue
+        *groups, leaf = name.split(".")
+        place = kept
+        for group in groups:
+            place = place.setdefault(group, {})
+        place[leaf] = value_of(config, name)
+    return kept
+
+
+def differences(config: Any, before: Any, now: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:
+    """Compare the settings of two attempts, as JSON has them. One that only one of the two programs has is no
+    difference.
+
+    Args:
+        config: of the type of both, which says what is a group of settings and what a value.
+    """
+    if not isinstance(before, Mapping):
+        return
+    for field in dataclasses.fields(config):
+        name, value = field.name, getattr(config, field.name)
+        if name not in before or name not in now:
+            continue
+        if dataclasses.is_dataclass(value) and isinstance(before[name], Mapping):
+            yield from differences(value, before[name], now[name], f"{prefix}{name}.")
+        elif before[name] != now[name]:
+            yield Difference(f"{prefix}{name}", before[name], now[name])
 
 
 class _Loader(yaml.SafeLoader):

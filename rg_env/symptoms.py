@@ -28,7 +28,7 @@ CANARIES = "rg_dump/canaries"
 WRONG_SOLVED = "rg_dump/canaries_wrong_solved"
 RIGHT_UNSOLVED = "rg_dump/canaries_right_unsolved"
 WATCHED = (EQUAL, LENGTH, FORMAT)
-"""The metrics that `collapse_line` reads."""
+"""The metrics that `collapse` reads."""
 _NEARLY_ALL = 0.9
 _FALL = 5
 """Format and length have collapsed when they are at most a fifth of what they were."""
@@ -78,27 +78,35 @@ def _all_equal(rollouts: Sequence[RolloutFacts]) -> bool:
     return has_no_signal([rollout.reward for rollout in rollouts])
 
 
-def phantom_line(causes: Counter[str], groups: int, *, trained_on: bool = True) -> str:
-    """Return one line about the phantom groups among all groups that were trained on; empty if there is none.
+class Symptom(NamedTuple):
+    """What is wrong with a training: `phantoms`, `collapse` or `canaries`, and a line about it."""
+
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+def phantoms(causes: Counter[str], groups: int, *, trained_on: bool = True) -> Symptom | None:
+    """Return the symptom of phantom groups among all groups that were trained on; None if there is none.
 
     Args:
         trained_on: the setting `train_unsolved`. Without it phantoms have no gradient, but their rewards still differ.
 
-    >>> phantom_line(Counter({"format_bonus=0.2": 3}), 40)
+    >>> str(phantoms(Counter({"format_bonus=0.2": 3}), 40))
     'phantoms: 3 of 40 groups have no solved response and still a gradient, by format_bonus=0.2'
     """
     if not causes:
-        return ""
+        return None
     names = list(causes)
     if len(causes) > 1:  # the number of a single one is that of all phantoms, which the line has already
         names = [f"{name} ({number:,})" for name, number in causes.most_common()]
     share = f"{causes.total():,} of {counted(groups, 'group')}"
     if trained_on:
-        return f"phantoms: {share} have no solved response and still a gradient, by {' and '.join(names)}"
-    return (
-        f"phantoms: {share} have no solved response and different rewards, by {' and '.join(names)}; "
-        "train_unsolved=false left them out"
-    )
+        return Symptom("phantoms", f"{share} have no solved response and still a gradient, by {' and '.join(names)}")
+    what = f"{share} have no solved response and different rewards, by {' and '.join(names)}"
+    return Symptom("phantoms", f"{what}; train_unsolved=false left them out")
 
 
 Steps = Mapping[int, Mapping[str, float | None]]
@@ -112,12 +120,12 @@ class Collapse(NamedTuple):
     what: str
 
 
-def collapse_line(steps: Steps, total: int = 0) -> str:
-    """Return one line about the collapse of a run; empty if there is none. Arguments as in `find_collapse`."""
-    collapse = find_collapse(steps, total)
-    if not collapse:
-        return ""
-    return f"collapse at step {collapse.step}: {collapse.what}"
+def collapse(steps: Steps, total: int = 0) -> Symptom | None:
+    """Return the symptom of a collapse; None if there is none. Arguments as in `find_collapse`."""
+    found = find_collapse(steps, total)
+    if not found:
+        return None
+    return Symptom("collapse", f"at step {found.step}, {found.what}")
 
 
 def find_collapse(steps: Steps, total: int = 0) -> Collapse | None:
@@ -185,10 +193,10 @@ def read_symptoms(dump: Dump) -> Iterator[str]:
         name = ""
         if len(groups) > 1:
             name = f"{dump.names.get(run_id, run_id)}: "
-        phantoms = phantom_line(causes[run_id], number, trained_on=trained_on[run_id])
-        for symptom in (phantoms, collapse_line(steps[run_id], planned.get(run_id, 0))):
+        of_groups = phantoms(causes[run_id], number, trained_on=trained_on[run_id])
+        for symptom in (of_groups, collapse(steps[run_id], planned.get(run_id, 0))):
             if symptom:
-                yield name + symptom
+                yield f"{name}{symptom}"
 
 
 def planned_steps(dump: Dump) -> dict[str, int]:

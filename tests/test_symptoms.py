@@ -6,7 +6,7 @@ from rg_env.analysis.signs import find_signs
 from rg_env.config import RGDumpConfig
 from rg_env.dump import Attempt, DumpWriter, StepRecord, open_run, write_manifest
 from rg_env.scoring.length import LengthPenaltyConfig
-from rg_env.symptoms import EQUAL, FORMAT, LENGTH, collapse_line, phantom_cause, read_symptoms
+from rg_env.symptoms import EQUAL, FORMAT, LENGTH, collapse, phantom_cause, read_symptoms
 from tests.dump.records import RUN_ID, group, rollout, violating
 
 KIMI = RGDumpConfig(length_penalty=LengthPenaltyConfig(kind="kimi"))
@@ -46,9 +46,9 @@ def steps(name, *values):
 @pytest.mark.parametrize(
     ("metrics", "total", "line"),
     [
-        (steps(EQUAL, 0.1, 0.9, 1.0), 0, "collapse at step 2: 90% of the responses are equal"),
-        (steps(LENGTH, 100, 90, 50, 21, 20), 0, "collapse at step 5: the length of responses fell from 100 to 20"),
-        (steps(FORMAT, 1.0, 0.9, 0.1), 8, "collapse at step 3: the format rate fell from 0.95 to 0.1"),
+        (steps(EQUAL, 0.1, 0.9, 1.0), 0, "collapse: at step 2, 90% of the responses are equal"),
+        (steps(LENGTH, 100, 90, 50, 21, 20), 0, "collapse: at step 5, the length of responses fell from 100 to 20"),
+        (steps(FORMAT, 1.0, 0.9, 0.1), 8, "collapse: at step 3, the format rate fell from 0.95 to 0.1"),
         (steps(FORMAT, 1.0, 0.9, 0.1), 12, ""),
         (steps(FORMAT, 0.0, 0.5, None), 0, ""),
         (steps(LENGTH, 100, 21, 500), 0, ""),
@@ -56,7 +56,7 @@ def steps(name, *values):
     ],
 )
 def test_a_collapse_is_the_first_step_that_shows_it(metrics, total, line):
-    assert collapse_line(metrics, total) == line
+    assert str(collapse(metrics, total) or "") == line
 
 
 @pytest.mark.parametrize(("planned", "is_found"), [(40, False), (8, True), (None, True)])
@@ -69,9 +69,9 @@ def test_a_dump_compares_with_the_quarter_of_the_planned_steps_as_training_does(
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
         writer.write_blocking([group(0, [1.0, 0.0])])
         writer.submit(numbers)
-    line = collapse_line(steps(LENGTH, *lengths), planned or 0)
-    assert bool(line) == is_found
-    assert list(read_symptoms(open_run(tmp_path))) == [line] * is_found
+    symptom = collapse(steps(LENGTH, *lengths), planned or 0)
+    assert bool(symptom) == is_found
+    assert list(read_symptoms(open_run(tmp_path))) == [str(symptom)] * is_found
     found = [sign.step for sign in find_signs(open_run(tmp_path)).signs if sign.sign == "collapse"]
     assert found == [7] * is_found
 
@@ -97,7 +97,7 @@ def test_a_dump_says_the_same(tmp_path, trained_on, line):
             writer.submit([StepRecord(RUN_ID, 1, step, list(metrics), list(metrics.values()))])
     assert list(read_symptoms(open_run(tmp_path))) == [
         line,
-        "collapse at step 2: 95% of the responses are equal",
+        "collapse: at step 2, 95% of the responses are equal",
     ]
     without_the_solved = open_run(tmp_path).where(["base_score < 0.99"])
     assert not [line for line in read_symptoms(without_the_solved) if line.startswith("phantoms")]

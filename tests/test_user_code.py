@@ -12,6 +12,8 @@ import pytest
 
 from rg_env import rewards as rewards_module
 from rg_env.config import RGDumpConfig
+from rg_env.dump import open_run
+from rg_env.dump.validate import validate
 from rg_env.errors import RGEnvError
 from rg_env.modules import UserCodeError
 from rg_env.rewards import RewardFunction, load_reward, set_rewards, try_reward_function
@@ -296,3 +298,15 @@ def test_the_minimal_example_runs_from_question_to_statistics():
     rewards = [float(reward) for reward in re.findall(r"reward (\S+)", done.stdout)]
     assert rewards[0] > rewards[1] > rewards[2]  # the length penalty
     assert "chain_sum ┆ 1      ┆ 4        ┆ 0.5" in done.stdout
+
+
+def test_a_trainer_of_ones_own_learns_and_leaves_a_whole_dump(tmp_path):
+    """examples/own_trainer.py: 20 steps of 4 groups of 8."""
+    done = run_command(sys.executable, "examples/own_trainer.py", tmp_path)
+    rewards = [float(reward) for reward in re.findall(r"reward (\S+), canaries that failed: 0", done.stdout)]
+    assert len(rewards) == 20 and sum(rewards[-5:]) > 2 * sum(rewards[:2])
+    dump = open_run(tmp_path / "dumps")
+    groups = list(dump.groups())
+    assert validate(tmp_path / "dumps").good and dump.has_every_group and len(groups) == 80
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    assert len(rollouts) == 640 and all(rollout.reward == rollout.custom_reward for rollout in rollouts)

@@ -12,15 +12,15 @@ from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, RolloutRecord, outcome_of
 from rg_env.dump.schema import RG_DUMP, answered
 from rg_env.errors import ConfigError, DumpError
-from rg_env.scoring import Scorer, Status, shared_scorer
+from rg_env.judge import Judge
+from rg_env.scoring import Status
 from rg_env.scoring.file_scorers import file_question
 from rg_env.tasks.entry_json import decode_entry
 from rg_env.tasks.registry import check_name
@@ -158,7 +158,7 @@ def rescore(
                 continue
             # The first group of a task; called for its exception, before any answer of the task is scored.
             if group.task not in result.tasks:
-                _check_scorer(dump, group.task, question[0])
+                _check_scorer(dump, group.task, question.entry)
                 result.tasks[group.task] = TaskChanges(group.task)
             is_unknown = (group.run_id, group.attempt) not in dump.settings
             if is_unknown:
@@ -170,8 +170,8 @@ def rescore(
             if seconds is None:
                 seconds = config.scorer.timeout
             # Groups of equal settings share one scorer, and with it the processes.
-            scorer = shared_scorer(replace(config.scorer, workers=workers, timeout=seconds))
-            future = threads.submit(_score_again, group, *question, config, scorer)
+            scorer = replace(config.scorer, workers=workers, timeout=seconds)
+            future = threads.submit(_score_again, group, question, Judge(replace(config, scorer=scorer)))
             waiting.append((group, future))
             # Groups are taken in the order of the dump, and no more of them are read than the workers need.
             if len(waiting) >= workers * _AHEAD:
@@ -183,9 +183,15 @@ def rescore(
     return result
 
 
-def question_of(group: GroupRecord) -> tuple[Mapping[str, Any], Mapping[str, Any] | None] | None:
-    """Return the entry and the task's options, None for the defaults; None if a group's line does not have its
-    question."""
+class RecordedQuestion(NamedTuple):
+    """An entry, and the options of its task, None for the defaults."""
+
+    entry: Mapping[str, Any]
+    config: Mapping[str, Any] | None
+
+
+def question_of(group: GroupRecord) -> RecordedQuestion | None:
+    """Return the question of a group; None if its line does not have it."""
     try:
         entry, config = decode_entry(group.entry), decode_entry(group.task_config)
         # An entry may lack the name of its task, which the group has.
@@ -195,22 +201,20 @@ def question_of(group: GroupRecord) -> tuple[Mapping[str, Any], Mapping[str, Any
         return None
     if not whole or not isinstance(config, Mapping):
         return None
-    return ({**entry, "metadata": metadata}, config or None)
+    return RecordedQuestion({**entry, "metadata": metadata}, config or None)
 
 
 def _score_again(
     group: GroupRecord,
-    entry: Mapping[str, Any],
-    options: Mapping[str, Any] | None,
-    config: RGDumpConfig,
-    scorer: Scorer,
+    question: RecordedQuestion,
+    judge: Judge,
 ) -> list[RolloutRecord]:
     scored = []
     for rollout in group.rollouts:
         if rollout.status is Status.NO_RESPONSE:  # there is nothing to score
             scored.append(rollout)
             continue
-        verdict = scorer.score_response(entry, rollout.response, options, config.prefilled_think, config.format)
+        verdict = judge.score_blocking(question, rollout.response)
         status = verdict.scored.status
         if status is Status.OK and rollout.status is Status.REWARD_ERROR:  # the user's function is not called
             status = Status.REWARD_ERROR

@@ -244,8 +244,10 @@ def score(
       cat response.txt | rg-env score chain_sum-eval-123-7@0.25 --response -
       rg-env score my_questions --tasks recipe.yaml
     """
+    from rg_env.config import RGDumpConfig
     from rg_env.dataset import ReasoningGymDataset, item_of_id
-    from rg_env.scoring import Scorer
+    from rg_env.judge import Judge
+    from rg_env.scoring.types import ScorerConfig
     from rg_env.tasks import TaskMix
 
     import_tasks(imports)
@@ -259,8 +261,8 @@ def score(
     summary = ""
     if response is not None:
         text = sys.stdin.read() if response == "-" else response
-        with Scorer(workers=1) as scorer:
-            verdict = scorer.score_response(item.entry, text, item.config, prefilled_think, response_format)
+        config = RGDumpConfig(scorer=ScorerConfig(workers=1), prefilled_think=prefilled_think, format=response_format)
+        verdict = Judge(config).score_blocking(item, text)
         fields |= {
             "parsed_answer": verdict.parsed.answer,
             "violation": verdict.parsed.violation,

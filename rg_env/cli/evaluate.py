@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from rg_env.analysis.scores import Summary
     from rg_env.config import RGDumpConfig
     from rg_env.evaluate.eval_settings import Settings
-    from rg_env.evaluate.run import EndpointOptions, Finished
+    from rg_env.evaluate.job import EndpointOptions
+    from rg_env.evaluate.outcome import Finished
 
 _SERVER_ARGUMENTS = "rg_env.server_arguments"
 _SAY_EVERY = 15.0
@@ -97,7 +98,8 @@ def collect(
       rg-env collect configs/quickstart.yaml --groups 50 --out runs/collected
       rg-env collect --model Qwen/Qwen3-4B --groups 100 --out runs/qwen -- --tensor-parallel-size 4
     """
-    from rg_env.evaluate.run import Job, run_job
+    from rg_env.evaluate.job import Job
+    from rg_env.evaluate.run import run_job
     from rg_env.evaluate.suites import train_questions
 
     all_settings = _read("collect", settings, requests)
@@ -146,7 +148,8 @@ def evaluate(
       rg-env eval configs/quickstart.yaml --model runs/quickstart/exports
     """
     from rg_env.analysis.scores import summarize
-    from rg_env.evaluate.run import Job, check_server, run_job
+    from rg_env.evaluate.job import Job
+    from rg_env.evaluate.run import check_server, run_job
     from rg_env.evaluate.suites import load_suite, suite_questions
 
     need(requests.tasks is None or suite == "fixed", "--tasks", requests.tasks, f"the suite {suite} has its own tasks")
@@ -251,7 +254,7 @@ def _models(
     Raises:
         ConfigError: no model or server, or options that do not go together.
     """
-    from rg_env.evaluate.run import EndpointOptions
+    from rg_env.evaluate.job import EndpointOptions
     from rg_env.evaluate.server import Model, find_models, program_for
     from rg_env.hub import check_hub_model
 

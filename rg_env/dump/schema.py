@@ -377,6 +377,9 @@ class TrainedRecord(Record, frozen=True):
         group_id: the group, as in `GroupRecord`; in the fully-async loop it may be from an earlier step.
         rollouts: rows of that step's training batch that came from the group, repeats counted: with dynamic sampling
             `replace`, a group of 8 that was taken three times has 24. At least 1.
+        repetition, advantage: of each of these rows, its rollout, as in `RolloutFacts`, and the advantage with which it
+            was trained, on its last token; 0 for masked rows. Estimators that compare a group give every token of a
+            response the same. Empty in dumps of older programs.
     """
 
     run_id: str
@@ -384,6 +387,8 @@ class TrainedRecord(Record, frozen=True):
     step: Whole
     group_id: str
     rollouts: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    repetition: list[Whole] = []
+    advantage: list[float] = []
 
 
 class StepRecord(Record, frozen=True):

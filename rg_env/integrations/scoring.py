@@ -1,4 +1,4 @@
-"""What the integrations share: items as text columns, responses of any type, verdicts of a whole batch at once.
+"""What the integrations share: items as text columns, and responses of any type.
 
 Invariant: a rollout whose scorer failed is masked, whatever the settings say, so that no trainer learns from its 0.
 """
@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from typing import Any
 
 from rg_env.config import RGDumpConfig
 from rg_env.evaluate.endpoint import with_reasoning
-from rg_env.rollout import Stopwatch
-from rg_env.scoring import Verdict, shared_scorer
 from rg_env.tasks import Item
 
 
@@ -60,22 +57,3 @@ def text_of(completion: Any) -> str:
         content = "".join(part.get("text", "") for part in content)
     reasoning = message.get("reasoning_content")
     return with_reasoning(reasoning, content) if isinstance(reasoning, str) and reasoning.strip() else content
-
-
-def judge_all(config: RGDumpConfig, items: Iterable[Item], texts: Sequence[str]) -> list[tuple[Verdict, Stopwatch]]:
-    """Return the verdicts of responses, in order, and how long each took. All scorer processes are used at once.
-
-    Raises:
-        ScorerPoolError: the scorer processes cannot be started.
-    """
-    scorer = shared_scorer(config.scorer)
-
-    def judge(item: Item, text: str) -> tuple[Verdict, Stopwatch]:
-        watch = Stopwatch()
-        verdict = scorer.score_response(item.entry, text, item.config, config.prefilled_think, config.format)
-        watch.end_scoring()
-        return verdict, watch
-
-    # Threads, because they only wait for the scorer processes.
-    with ThreadPoolExecutor(scorer.workers) as threads:
-        return list(threads.map(judge, items, texts))

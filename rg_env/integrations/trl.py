@@ -25,9 +25,9 @@ from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter, GroupRecord, Phase, open_dump
 from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.evaluate.eval_settings import generator_settings
-from rg_env.integrations.scoring import checked, item_from_text, item_to_text, judge_all, text_of
-from rg_env.rewards import load_reward, set_rewards
-from rg_env.rollout import Origin, Rollout, group_record
+from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
+from rg_env.judge import Judge
+from rg_env.rollout import Origin, Rollout
 from rg_env.tasks import Item
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class GRPOReward:
             Phase.EVAL: getattr(args, "num_generations_eval", None) or args.num_generations,
         }
         self._max_length: int = args.max_completion_length
-        self._reward = load_reward(self.config)
+        self._judge = Judge(self.config, max_length=self._max_length)
         self._calls = itertools.count()
         self._has_warned = False
         self._dumps = dump is not None
@@ -150,7 +150,7 @@ class GRPOReward:
         items = [item_from_text(text) for text in rg_item]
         blocks = list(self._blocks(items))  # before anything is scored, so that a wrong batch costs no time
         texts = [text_of(completion) for completion in completions]
-        judgments = judge_all(self.config, items, texts)
+        judgments = self._judge.score_all(items, texts)
 
         # One rollout for each completion, in the order of the batch.
         rollouts: list[Rollout] = []
@@ -174,9 +174,7 @@ class GRPOReward:
         groups: _Groups = []
         for block in blocks:
             group = [replace(rollouts[row], repetition=number) for number, row in enumerate(block)]
-            custom = self._reward.rate(group, self.config) if self._reward else None
-            is_training = _item(group).split == Phase.TRAIN
-            set_rewards(group, self.config, max_length=self._max_length, penalize=is_training, custom=custom)
+            self._judge.judge_blocking(group, penalize=_item(group).split == Phase.TRAIN)
             groups.append(group)
         return groups
 
@@ -239,7 +237,7 @@ class GRPOReward:
             if step is not None and item.split == Phase.TRAIN:
                 step += 1  # TRL counts a step when it is done; an evaluation is of the step before it
             origin = Origin(self.writer.run_id, 1, Phase(item.split), step, call)
-            record = group_record(origin, item, uid, group, self.config.solved_at)
+            record = self._judge.record(origin, item, uid, group)
             # TRL tells nobody when generation began: the watch measured the scoring alone.
             records.append(msgspec.structs.replace(record, started_at=None, generation_seconds=None))
         self.writer.write_blocking(records)

@@ -13,6 +13,7 @@ import functools
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 import openai
@@ -24,9 +25,9 @@ from rg_env.dataset import ReasoningGymDataset, prompt_options
 from rg_env.errors import RGEnvError
 from rg_env.evaluate.eval_settings import apply_overrides
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
-from rg_env.rewards import RewardFunction, load_reward, set_rewards
+from rg_env.judge import Judge
 from rg_env.rollout import Rollout
-from rg_env.scoring import Verdict, shared_scorer
+from rg_env.scoring import Verdict
 from rg_env.scoring.length import LengthPenaltyConfig
 
 _ENDLESS = 2**62
@@ -66,9 +67,10 @@ class ReasoningGymTaskConfig(vf.TaskConfig):
         return checked(config, length_penalty=LengthPenaltyConfig(kind="none"))
 
     @functools.cached_property
-    def reward_function(self) -> RewardFunction | None:
-        """Function that the setting `reward` names. Raises ConfigError."""
-        return load_reward(self.rg_env)
+    def judge(self) -> Judge:
+        """Of all rollouts. Raises ConfigError: the setting `reward` names no function."""
+        # The length is not used: without groups there is no length penalty.
+        return Judge(self.rg_env, max_length=1)
 
 
 class ReasoningGymConfig(vf.TasksetConfig):
@@ -140,12 +142,9 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
     @vf.reward
     async def reward(self, trace: vf.Trace) -> float:
         """Base score, format bonus and the user's reward function, as in SkyRL's evaluation."""
-        config, custom = self.config.rg_env, self.config.reward_function
         verdict = await self._judge(trace)
         rollout = Rollout(verdict, item=item_from_text(self.data.item), text=_text_of(trace))
-        values = await custom.rate_async([rollout], config) if custom else None
-        # A group of one: there is no length penalty, for which the limit would be needed.
-        set_rewards([rollout], config, max_length=1, penalize=False, custom=values)
+        await self.config.judge.judge([rollout], penalize=False)
         if rollout.masked:
             raise RuntimeError(rollout.reward_error or _failure_of(rollout.verdict))
         return rollout.reward
@@ -155,9 +154,9 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
         # Some tasks have many right answers and store none.
         if not self.data.answer:
             return None
-        item, config = item_from_text(self.data.item), self.config.rg_env
+        config = replace(self.config.rg_env, prefilled_think=False)
         text = f"<think>The stored answer.</think><answer>{self.data.answer}</answer>"
-        verdict = await shared_scorer(config.scorer).score_response_async(item.entry, text, item.config)
+        verdict = await Judge(config).score(item_from_text(self.data.item), text)
         return bool(verdict.scored.score >= config.solved_at)
 
     async def _judge(self, trace: vf.Trace) -> Verdict:
@@ -165,10 +164,7 @@ class ReasoningGymTask(vf.Task[ReasoningGymData, VerdictState, ReasoningGymTaskC
         # Metric and reward ask at the same time: the first scores, the other waits for its verdict.
         async with trace.state._scoring:
             if trace.state.verdict is None:
-                item, config = item_from_text(self.data.item), self.config.rg_env
-                verdict = await shared_scorer(config.scorer).score_response_async(
-                    item.entry, _text_of(trace), item.config, config.prefilled_think, config.format
-                )
+                verdict = await self.config.judge.score(item_from_text(self.data.item), _text_of(trace))
                 if verdict.scored.excused:
                     raise RuntimeError(_failure_of(verdict))
                 trace.state.verdict = verdict

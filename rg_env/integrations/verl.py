@@ -14,7 +14,7 @@ from typing import Any
 
 from rg_env.config import RGDumpConfig
 from rg_env.errors import ScorerPoolError
-from rg_env.scoring import shared_scorer
+from rg_env.judge import Judge
 from rg_env.tasks import Item
 
 _TRIES = 3
@@ -45,11 +45,10 @@ def compute_score(
     """
     # From the row: verl hands over the right answer only, and the scorer needs the whole item.
     item = Item.from_extra_info(extra_info)
-    config = RGDumpConfig()
-    scorer = shared_scorer(config.scorer)
+    judge = Judge(RGDumpConfig(format=format, prefilled_think=prefilled_think))
     # Not for the answer's faults: those are not excused, and score 0 at once.
     for _try in range(_TRIES):
-        verdict = scorer.score_response(item.entry, solution_str, item.config, prefilled_think, format)
+        verdict = judge.score_blocking(item, solution_str)
         if not verdict.scored.excused:
             break
     else:
@@ -57,7 +56,7 @@ def compute_score(
     score, violation = verdict.scored.score, verdict.parsed.violation
     return {
         "score": score,
-        "acc": float(score >= config.solved_at),
+        "acc": float(score >= judge.config.solved_at),
         "violation": violation.value if violation else "",
         "status": verdict.scored.status.value,
     }

@@ -15,7 +15,7 @@ from rg_env.settings import setting
 class ScorerConfig:
     """The pool of processes that run Reasoning Gym's scorers."""
 
-    workers: int | str = setting("auto", choices=("auto",), at_least=1)
+    workers: int | str = setting("auto", choices=("auto",), at_least=1, free=True)
     """How many answers are scored at once. `auto`: half of the cores that the process may use, at least 2 and at most
     16. Two take about 110 MB."""
     timeout: float = setting(5.0, above=0)

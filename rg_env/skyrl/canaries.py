@@ -23,7 +23,7 @@ from rg_env.choices import ResponseFormat
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import RGEnvError
-from rg_env.scoring import shared_scorer
+from rg_env.judge import Judge
 from rg_env.scoring.formatting import canonical
 from rg_env.scoring.parse import parse_response, tag_spans
 from rg_env.scoring.scorer import reference_answer
@@ -94,6 +94,7 @@ class Canaries:
 
     def __init__(self, config: RGDumpConfig) -> None:
         self._config = config
+        self._judge = Judge(config)
         self._responses_per_step = 0
         self._owed = 0
         """Grows by `_OF_STEP` with each response; a canary is due when it reaches the responses of a step."""
@@ -180,7 +181,7 @@ class Canaries:
         if canary is None:
             return await step()
         # Both are in the queue at once. Awaited here, so that all canaries of a step are scored when its groups are.
-        task = asyncio.create_task(self._judge(canary))
+        task = asyncio.create_task(self._try(canary))
         try:
             return await step()
         finally:
@@ -228,7 +229,7 @@ class Canaries:
                 return answer
         return None
 
-    async def _judge(self, canary: Canary) -> None:
+    async def _try(self, canary: Canary) -> None:
         """Score a canary, count it, and say what is wrong."""
         scored = await self._score(canary)
         if scored is None:
@@ -246,12 +247,8 @@ class Canaries:
 
     async def _score(self, canary: Canary) -> AnswerScore | None:
         """Return the score; None if the machine had no CPU time for it, or no scorer could be started."""
-        config, item = self._config, canary.item
-        scorer = shared_scorer(config.scorer)
         try:
-            verdict = await scorer.score_response_async(
-                item.entry, canary.text, item.config, config.prefilled_think, config.format
-            )
+            verdict = await self._judge.score(canary.item, canary.text)
         except RGEnvError:  # the response beside it meets the same, and ends the run
             return None
         scored = verdict.scored

@@ -18,9 +18,9 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError
+from rg_env.judge import Judge
 from rg_env.rewards import compose_reward
 from rg_env.rollout import Rollout, Stopwatch
-from rg_env.scoring import shared_scorer
 from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.scoring.types import ScorerConfig, Verdict
 from rg_env.skyrl.tally import Counts, named_shares
@@ -61,6 +61,7 @@ class RGDumpEnv(BaseTextEnv):
         # An item in the slot has been read already, once for all rollouts of its group.
         self.item = (self.slot and self.slot.item) or Item.from_extra_info(extras.get("extra_info"))
         self.verdict: Verdict | None = None
+        self._judge = Judge(self.config)
         self._stopwatch = Stopwatch()
         # Once in a process: there is an environment for every trajectory.
         if self.slot is None and not RGDumpEnv._warned_unrecorded:
@@ -78,7 +79,7 @@ class RGDumpEnv(BaseTextEnv):
             ScorerPoolError: the scorer processes cannot be started. Never because of `action`.
         """
         self._stopwatch.end_generation()
-        verdict = shared_scorer(self.config.scorer).score_response(*self._question(action))
+        verdict = self._judge.score_blocking(self.item, action)
         reward = compose_reward(verdict.scored.score, verdict.parsed.violation is None, self.config)
         return self._fill(action, verdict, reward)
 
@@ -86,12 +87,8 @@ class RGDumpEnv(BaseTextEnv):
         """As `step`, in the running event loop, where no thread waits for the score. The reward is 0, because
         `RGDumpGenerator` computes it by the rules of the group."""
         self._stopwatch.end_generation()
-        verdict = await shared_scorer(self.config.scorer).score_response_async(*self._question(action))
+        verdict = await self._judge.score(self.item, action)
         return self._fill(action, verdict, 0.0)
-
-    def _question(self, action: str) -> tuple[Any, ...]:
-        """Return the arguments of `Scorer.score_response`."""
-        return self.item.entry, action, self.item.config, self.config.prefilled_think, self.config.format
 
     def _fill(self, action: str, verdict: Verdict, reward: float) -> BaseTextEnvStepOutput:
         self._stopwatch.end_scoring()

@@ -22,7 +22,9 @@ from skyrl.train.generators.utils import get_rollout_metrics
 
 from rg_env.dump import DumpWriter, GroupRecord, Phase
 from rg_env.errors import describe, refuse
-from rg_env.rewards import Rollout, load_reward, mean_reward, set_rewards
+from rg_env.judge import Judge
+from rg_env.rewards import mean_reward
+from rg_env.rollout import Rollout
 from rg_env.scoring.types import Status
 from rg_env.skyrl.env import RGDumpEnv, as_config
 from rg_env.skyrl.groups import Group, UnscoredWarning, fill_groups, origin_of, record_groups, with_slots
@@ -62,14 +64,13 @@ class RGDumpGenerator(SkyRLGymGenerator):
         self.canaries: Canaries | None = None
         """Set by the trainer."""
         self._evaluation = Tally(self.config)
-        self._reward_errors: set[str] = set()
-        """What the reward function's failures were, each logged once."""
         self.rollout_log: RolloutLog | None = None
         if self.config.debug_logging and log_folder:
             from rg_env.rollout_log import RolloutLog
 
             self.rollout_log = RolloutLog(log_folder)
-        self._reward = load_reward(self.config, log_folder)
+        longest = self.generator_cfg.sampling_params.max_generate_length
+        self._judge = Judge(self.config, max_length=longest, log_folder=log_folder)
         note_turns(self)
         self._calls = itertools.count()
         self._has_failed = False
@@ -107,7 +108,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
                 await self._reward_group(group, output, penalize=is_training)
             elif is_training:
                 self._leave_out_unscored(group, output)
-        records = record_groups(origin, groups, output, {ENV_CLASS: self.config.solved_at})
+        records = record_groups(origin, groups, output, self._judge.record)
         # After the records are made: their `masked` is about the rules of a group, not about this setting.
         if is_training and not self.config.train_unsolved:
             self._leave_out_unsolved(output)
@@ -171,21 +172,8 @@ class RGDumpGenerator(SkyRLGymGenerator):
 
     async def _reward_group(self, group: Group, output: GeneratorOutput, *, penalize: bool) -> None:
         """Apply the rules of a group, and put the rewards into SkyRL's output."""
-        custom = None
-        if self._reward:
-            custom = await self._reward.rate_async(group.rollouts, self.config)
-        set_rewards(
-            group.rollouts,
-            self.config,
-            max_length=self.generator_cfg.sampling_params.max_generate_length,
-            penalize=penalize,
-            zero_on_non_stop=self.generator_cfg.zero_reward_on_non_stop,
-            custom=custom,
-        )
-        errors = {rollout.reward_error for rollout in group.rollouts}
-        for error in errors - self._reward_errors - {""}:
-            self._reward_errors.add(error)
-            logger.warning("the reward function failed, so its groups are not trained on: {}", error)
+        zero_on_non_stop = self.generator_cfg.zero_reward_on_non_stop
+        await self._judge.judge(group.rollouts, penalize=penalize, zero_on_non_stop=zero_on_non_stop)
         for rows, rollout in zip(group.rows, group.rollouts, strict=True):
             _put_reward(output, rows, rollout)
 

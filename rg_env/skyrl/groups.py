@@ -20,18 +20,17 @@ import itertools
 import json
 import math
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from loguru import logger
 from skyrl.train.generators.base import GeneratorInput, GeneratorOutput, TrajectoryID
 
-from rg_env.choices import SOLVED_AT
 from rg_env.dump import DumpWriter, GroupRecord, Phase
 from rg_env.dump.schema import Message
 from rg_env.errors import RGEnvError
-from rg_env.rollout import Origin, Prompt, Rollout, Stopwatch, group_record
+from rg_env.rollout import Origin, Prompt, Rollout, Stopwatch
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict
 from rg_env.skyrl.env import SLOT
 from rg_env.skyrl.turns import Dialog, Turns, as_messages, read_turns, without_end
@@ -162,7 +161,10 @@ def fill_groups(
 
 
 def record_groups(
-    origin: Origin, groups: Sequence[Group], output: GeneratorOutput, solved_at: Mapping[str, float]
+    origin: Origin,
+    groups: Sequence[Group],
+    output: GeneratorOutput,
+    record: Callable[[Origin, Item | Prompt, str, Sequence[Rollout]], GroupRecord],
 ) -> list[GroupRecord]:
     """Return the records of a call's groups. In training, lists are put into the output that say of each row: `groups`,
     the record of its group, `group_ids`, the id of that, and `masked`, whether the row is kept out of the loss.
@@ -170,21 +172,18 @@ def record_groups(
     SkyRL slices and concatenates these lists as all others. Step-wise rows have a `trajectory_id`; here all have.
 
     Args:
-        solved_at: by env class, the score from which a rollout counts as solved; 0.99 for all others.
+        record: makes the record of a group, as `Judge.record` does.
     """
-    records = []
-    for group in groups:
-        threshold = solved_at.get(group.env_class, SOLVED_AT)
-        records.append(group_record(origin, group.question, group.uid, group.rollouts, threshold))
+    records = [record(origin, group.question, group.uid, group.rollouts) for group in groups]
     # SkyRL's evaluation needs none of these lists, and would have to join them.
     if origin.phase is Phase.TRAIN:
         count = len(output["response_ids"])
         ids, masked, names = [""] * count, [False] * count, [TrajectoryID("", 0)] * count
         of_rows: list[GroupRecord | None] = [None] * count
-        for group, record in zip(groups, records, strict=True):
+        for group, of_group in zip(groups, records, strict=True):
             for rollout, rows in zip(group.rollouts, group.rows, strict=True):
                 for row in rows:
-                    ids[row], masked[row], of_rows[row] = record.group_id, rollout.masked, record
+                    ids[row], masked[row], of_rows[row] = of_group.group_id, rollout.masked, of_group
                     names[row] = TrajectoryID(group.uid, rollout.repetition)
         output.update({"groups": of_rows, "group_ids": ids, "masked": masked, "trajectory_ids": names})
     return records

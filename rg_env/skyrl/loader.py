@@ -175,7 +175,7 @@ class TrainLoader(DataLoader[Example]):
             changed = []
             for name, value in self._settings.items():
                 if before.get(name) != value:
-                    changed.append(f"{name} was {before.get(name)}, is {value}")
+                    changed.append(f"{name} was {before.get(name)}, is now {value}")
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ConfigError("the state of the data in the checkpoint is not one of rg_env's loader") from error
         if changed:

@@ -14,7 +14,7 @@ import inspect
 import itertools
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,18 @@ from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.generators.base import GeneratorInput, GeneratorInterface, GeneratorOutput
 from skyrl.train.utils.trainer_utils import ResumeMode
 
-from rg_env.dump import Attempt, DumpWriter, claim_run
+from rg_env.choices import SOLVED_AT
+from rg_env.dump import Attempt, DumpWriter, GroupRecord, claim_run
 from rg_env.dump.manifest import lock_checkpoints
 from rg_env.dump.opening import open_with
 from rg_env.errors import ConfigError
+from rg_env.rollout import Origin, Prompt, Rollout, group_record
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.groups import UnscoredWarning, fill_groups, origin_of, record_groups, with_slots
 from rg_env.skyrl.resumption import as_settings
 from rg_env.skyrl.turns import note_turns, noted_dialogs
+from rg_env.tasks import Item
+from rg_env.tasks.item import ENV_CLASS
 
 
 class Recorder(GeneratorInterface):
@@ -87,10 +91,14 @@ class Recorder(GeneratorInterface):
             output = await self.generator.generate(batch, **options)
         groups = fill_groups(batch, output, dialogs=dialogs, tokenizer=self._tokenizer, began=began)
         self._unscored.say(groups)
-        records = record_groups(origin, groups, output, self._solved_at)
+        records = record_groups(origin, groups, output, self._record)
         if self.writer is not None:
             await self.writer.write(records)
         return output
+
+    def _record(self, origin: Origin, question: Item | Prompt, uid: str, group: Sequence[Rollout]) -> GroupRecord:
+        environment = question.environment if isinstance(question, Prompt) else ENV_CLASS
+        return group_record(origin, question, uid, group, self._solved_at.get(environment, SOLVED_AT))
 
 
 def open_dump(cfg: SkyRLTrainConfig, folder: str | Path) -> DumpWriter:

@@ -10,16 +10,17 @@ import dataclasses
 import json
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from loguru import logger
 
-from rg_env.config import PREFIX
+from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.cpu.cpu_settings import NANO_FOLDER
 from rg_env.dump.manifest import read_beside, read_run_file
-from rg_env.errors import as_typed, refuse
+from rg_env.errors import refuse
+from rg_env.settings import Difference, differences, free_settings
 
 STEP_FOLDER = re.compile(r"global_step_(\d+)")
 """The name of a checkpoint's folder."""
@@ -166,42 +167,8 @@ _DEFINING = tuple(
     )
 )
 """Settings, or how they begin, that make an experiment."""
-_FREE = tuple(
-    f"{PREFIX}.{name}."
-    for name in (
-        "size",
-        "eval_seed",
-        "num_eval_samples_per_task",
-        "scorer.workers",
-        "stop_on_canaries",
-        "dump_dir",
-        "dump_rollouts",
-        "dump_failed_rollouts",
-        "dump_other_rollouts",
-        "dump_eval_rollouts",
-        "rollout_save_score_threshold",
-        "groups_per_file",
-        "dump_fsync",
-        "debug_logging",
-        "suppress_base_env_logs",
-        "imports",
-        "device",
-    )
-)
-"""Those of ours that do not: the evaluation set, when to stop, the dump, logging and hardware."""
 _SHOWN = 3
 """At most so many differences are named."""
-
-
-class Difference(NamedTuple):
-    """A setting whose value is not that of the run to be continued."""
-
-    setting: str
-    before: Any
-    now: Any
-
-    def __str__(self) -> str:
-        return f"{self.setting} was {as_typed(self.before):.60}, is {as_typed(self.now):.60}"
 
 
 def check_same_experiment(cfg: Any) -> None:
@@ -221,8 +188,8 @@ def check_same_experiment(cfg: Any) -> None:
     before = (read_run_file(ckpt_path) or {}).get("settings")
     if not isinstance(before, dict):
         return
-    differences = list(_differences(cfg, before, as_settings(cfg)))
-    defining = [difference for difference in differences if _is_defining(difference.setting)]
+    changed = list(differences(cfg, before, as_settings(cfg)))
+    defining = [difference for difference in changed if _is_defining(difference.setting)]
     if defining:
         refuse(
             "trainer.resume_mode",
@@ -231,7 +198,7 @@ def check_same_experiment(cfg: Any) -> None:
             "trainer.resume_mode=none; for a new run that goes on from its weights with these settings, "
             f"trainer.resume_mode=from_path trainer.resume_path={ckpt_path}/global_step_{step}",
         )
-    others = [difference for difference in differences if not _is_expected(difference.setting)]
+    others = [difference for difference in changed if not _is_expected(difference.setting)]
     if others:
         logger.info("continuing with other settings that change no experiment: {}", _listed(others))
 
@@ -247,21 +214,10 @@ def as_settings(cfg: Any) -> dict[str, Any]:
     return settings
 
 
-def _differences(cfg: Any, before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:
-    """Compare the settings of a group. One that only the program of today has is no difference."""
-    for field in dataclasses.fields(cfg):
-        name, value = field.name, getattr(cfg, field.name)
-        if name not in before:
-            continue
-        if dataclasses.is_dataclass(value) and isinstance(before[name], dict):
-            yield from _differences(value, before[name], now[name], f"{prefix}{name}.")
-        elif before[name] != now[name]:
-            yield Difference(f"{prefix}{name}", before[name], now[name])
-
-
 def _is_defining(setting: str) -> bool:
-    name = f"{setting}."  # with a dot, as in the tables: `trainer.seed` must not stand for `trainer.seed_of_more`
-    return name.startswith(_DEFINING) and not name.startswith(_FREE)
+    name = f"{setting}."  # with a dot, as in the table: `trainer.seed` must not stand for `trainer.seed_of_more`
+    is_free = setting.removeprefix(f"{PREFIX}.") in free_settings(RGDumpConfig())
+    return name.startswith(_DEFINING) and not is_free
 
 
 def _is_expected(setting: str) -> bool:

@@ -40,11 +40,11 @@ from rg_env.skyrl.loader import AsyncRows, TrainLoader
 from rg_env.skyrl.resumption import checkpoint_to_load, way_on_from
 from rg_env.skyrl.steps import numbers_line
 from rg_env.skyrl.tally import Tally, is_unsolved, why_every_reward_call_failed, write_over
-from rg_env.symptoms import WATCHED, collapse_line, phantom_line
+from rg_env.symptoms import WATCHED, Symptom, collapse, phantoms
 from rg_env.terminal.reports import Reports
 from rg_env.user_code import in_user_code
 
-_GROUPS, _MASKED, _REWARDS = "rg_env_groups", "rg_env_masked", "rg_env_rewards"
+_GROUPS, _MASKED, _REWARDS, _REPETITIONS = "rg_env_groups", "rg_env_masked", "rg_env_rewards", "rg_env_repetitions"
 """Keys of a training batch's metadata: `group_ids`, `masked` and the reward in 64 bits of each row that is not
 padded."""
 _OVER_THE_BATCH = ("gae", "reinforce++")
@@ -106,6 +106,7 @@ class RecordingTrainer:
         rewards = [sum(of_tokens) for of_tokens in generator_output["rewards"]]
         batch.metadata |= {_GROUPS: generator_output["group_ids"], _MASKED: generator_output["masked"]}
         batch.metadata[_REWARDS] = rewards
+        batch.metadata[_REPETITIONS] = [trajectory.repetition_id for trajectory in generator_output["trajectory_ids"]]
         return batch
 
     def compute_advantages_and_returns(self, data: TrainingInputBatch) -> TrainingInputBatch:
@@ -181,13 +182,26 @@ class RecordingTrainer:
     def train_critic_and_policy(self, data: TrainingInputBatch) -> Any:
         """As in SkyRL. Once it has returned, the groups are recorded as trained on."""
         # Taken out, because SkyRL sends the metadata to every worker with the batch.
-        rows = data.metadata.pop(_GROUPS)
+        group_ids, repetitions = data.metadata.pop(_GROUPS), data.metadata.pop(_REPETITIONS)
+        advantages = _last_of_rows(data["advantages"], data["response_mask"])
         status = super().train_critic_and_policy(data)  # type: ignore[misc]
         writer: DumpWriter | None = self.generator.writer
         if writer is not None:
+            rows_of = defaultdict[str, list[int]](list)
+            for row, group_id in enumerate(group_ids):
+                rows_of[group_id].append(row)
             records = []
-            for group_id, row_count in Counter(rows).items():
-                records.append(TrainedRecord(writer.run_id, writer.attempt, self.global_step, group_id, row_count))
+            for group_id, rows in rows_of.items():
+                record = TrainedRecord(
+                    writer.run_id,
+                    writer.attempt,
+                    self.global_step,
+                    group_id,
+                    len(rows),
+                    repetition=[repetitions[row] for row in rows],
+                    advantage=[advantages[row] for row in rows],
+                )
+                records.append(record)
             writer.write_blocking(records)
         return status
 
@@ -205,6 +219,13 @@ class RecordingTrainer:
                 )
         path: str = super().save_checkpoints()  # type: ignore[misc]
         return path
+
+
+def _last_of_rows(of_tokens: torch.Tensor, response_mask: torch.Tensor) -> list[float]:
+    """Return the value of each row's last token of a response; 0 for a row without any. Both are [rows, tokens]."""
+    last = response_mask.shape[1] - 1 - response_mask.flip(1).argmax(1)
+    values = of_tokens.gather(1, last.unsqueeze(1)).squeeze(1) * (response_mask.sum(1) > 0)
+    return [float(value) for value in values]
 
 
 def _uid_of_each_copy(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
@@ -287,27 +308,27 @@ class RGTrainerMixin(RecordingTrainer):
         logger.info(line)
         counts = tally.total()
         facts: dict[str, Any] = {"groups": counts.kinds, "scorer": counts.statuses, "trainer": trainer}
-        facts["symptoms"] = self._symptoms()
+        facts["symptoms"] = self._symptoms()  # kind and text of each
         # Once some failed, they are a symptom.
         facts["canaries"] = "" if self._canaries.has_failures else self._canaries.line()
         # A collapse stays a symptom of every later step, but the log needs one warning.
         for symptom in facts["symptoms"]:
-            if symptom.startswith("collapse") and not self._has_collapsed:
+            if symptom.kind == "collapse" and not self._has_collapsed:
                 self._has_collapsed = True
-                logger.warning(symptom)
+                logger.warning(str(symptom))
         self.reports.send(line=line, step=step, total=total, **facts, **tally.means)
 
-    def _symptoms(self) -> list[str]:
-        """Return what is wrong with the training so far, one line each."""
+    def _symptoms(self) -> list[Symptom]:
+        """Return what is wrong with the training so far."""
         trained_on = self.generator.config.train_unsolved
-        phantoms = phantom_line(self._phantoms, self._groups_trained, trained_on=trained_on)
-        if phantoms and trained_on:
-            phantoms += "; train_unsolved=false leaves them out"
-        collapse = collapse_line(self._watched, self.total_training_steps or 0)
-        wrong = ""
+        of_groups = phantoms(self._phantoms, self._groups_trained, trained_on=trained_on)
+        if of_groups and trained_on:
+            of_groups = Symptom("phantoms", f"{of_groups.text}; train_unsolved=false leaves them out")
+        wrong = None
         if self._canaries.has_failures:
-            wrong = f"canaries: {self._canaries.line()}"
-        return [line for line in (wrong, phantoms, collapse) if line]
+            wrong = Symptom("canaries", self._canaries.line())
+        symptoms = (wrong, of_groups, collapse(self._watched, self.total_training_steps or 0))
+        return [symptom for symptom in symptoms if symptom]
 
     async def eval(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """As in SkyRL, with the figures of all its groups together. The result is reported."""

@@ -50,7 +50,7 @@ class Screen:
 
     Attributes:
         facts: what was last reported: `title`, `doing` and its `progress`, `step`, `total`, `trainer` (its numbers),
-            `canaries` (a line, empty once they failed), `symptoms` (lines of `rg_env.symptoms` and of canaries),
+            `canaries` (a line, empty once they failed), `symptoms` (kind and text of each `rg_env.symptoms.Symptom`),
             `log`, `rollouts` (their log), `dump`, `run_id`, `resumed` and `checkpoint` (steps),
             `under_way` (the settings work), `finished` (what to say if nothing is left to train), `error` (the first
             one, which causes others). Reports also have a `line` for a pipe, a `note` for any screen, an `evaluation`,
@@ -173,9 +173,8 @@ class Screen:
                 yield name, cell(text, "yellow" if counts.keys() & _FAILURES else "")
         if facts.get("canaries"):
             yield "canaries", cell(facts["canaries"])
-        for symptom in facts.get("symptoms", ()):
-            name, _, text = symptom.partition(" ")
-            yield name.rstrip(":"), cell(text, "yellow")
+        for kind, text in facts.get("symptoms", ()):
+            yield kind, cell(text, "yellow")
         for name in ("dump", "log"):
             if name in facts:
                 yield name, cell(short_path(facts[name]))
@@ -219,7 +218,8 @@ def ending(facts: Mapping[str, Any], code: int, args: Sequence[str], began: floa
         yield facts["finished"]
     elif code in AT_THE_END:
         yield f"trained to step {facts.get('step', 0)} in {since(began)}"
-    yield from facts.get("symptoms", ())
+    for kind, text in facts.get("symptoms", ()):
+        yield f"{kind}: {text}"
     if "step" in facts and "dump" in facts:
         yield from _about_dump(facts, with_table=code in AT_THE_END)
     for name, words in (("log", "log"), ("rollouts", "log of rollouts")):

@@ -7,7 +7,7 @@ import sys
 import threading
 
 from rg_env.dump import DumpWriter, part_file
-from rg_env.evaluate.run import _until_signal
+from rg_env.evaluate.progress import until_signal
 from tests.dump.records import group
 
 
@@ -25,4 +25,4 @@ async def work(writer: DumpWriter) -> None:
 
 if __name__ == "__main__":
     part_file.write_all = hang  # type: ignore[attr-defined]
-    asyncio.run(_until_signal(work(DumpWriter(sys.argv[1], "run", 1))))
+    asyncio.run(until_signal(work(DumpWriter(sys.argv[1], "run", 1))))

@@ -183,7 +183,7 @@ def test_a_verifier_that_breaks_is_found_within_two_steps(tmp_path, monkeypatch,
     assert steps[1][counted] + steps[2][counted] > 0
     assert any(line.startswith("canary: chain_sum") for line in warnings)
     last = [facts for facts in trainer.reports.sent if "symptoms" in facts][-1]
-    assert last["symptoms"][0].startswith("canaries: the verifier is wrong about ")
+    assert str(last["symptoms"][0]).startswith("canaries: the verifier is wrong about ")
     assert last["canaries"] == ""
 
 

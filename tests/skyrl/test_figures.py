@@ -11,9 +11,9 @@ import pytest
 from skyrl.train.utils.tracking import Tracking
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from rg_env import judge
 from rg_env.dump import open_run
 from rg_env.scoring.types import AnswerScore, Status, Verdict, Violation
-from rg_env.skyrl import generator
 from rg_env.skyrl.steps import StepTracking
 from tests.skyrl import scripted_training
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, TASK, Script, Told, build, train
@@ -115,7 +115,7 @@ def shown(metrics, prefix):
 @pytest.fixture(params=LOOPS)
 def done(request, tmp_path, monkeypatch):
     """A short run in a loop of SkyRL's, with what its tracker, steps file and terminal got."""
-    set_rewards = generator.set_rewards
+    set_rewards = judge.set_rewards
 
     def disturbed(rollouts, *args, **settings):
         for rollout in rollouts:
@@ -127,7 +127,7 @@ def done(request, tmp_path, monkeypatch):
                 rollout.verdict = Verdict(rollout.verdict.parsed, excused)
         set_rewards(rollouts, *args, **settings)
 
-    monkeypatch.setattr(generator, "set_rewards", disturbed)
+    monkeypatch.setattr(judge, "set_rewards", disturbed)
     monkeypatch.setattr(scripted_training, "Script", MixedScript)
     monkeypatch.setattr(scripted_training, "TASK", {**TASK, "spell_backward": {"weight": 1}})
     monkeypatch.setenv("TENSORBOARD_DIR", str(tmp_path / "tensorboard"))

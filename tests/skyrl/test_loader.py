@@ -178,7 +178,7 @@ def test_other_settings_than_those_of_the_checkpoint_are_reported_and_followed(w
     resumed(before, epochs=5, size=40)
     assert "other settings" not in "".join(warnings)
     rest = run(resumed(before, **LEVELS), 3)
-    assert "complexity was None, is random" in "".join(warnings)
+    assert "complexity was None, is now random" in "".join(warnings)
     assert ids(rest) == ids(run(build(**LEVELS), 5))[2:]
 
 
@@ -191,7 +191,7 @@ def test_another_batch_size_continues_after_the_same_rows(warnings):
     before = build()
     run(before, 3)
     after = resumed(before, batch_size=6)
-    assert "train_batch_size was 4, is 6" in "".join(warnings)
+    assert "train_batch_size was 4, is now 6" in "".join(warnings)
     assert [uid.partition("#")[2] for uid in uids(after)] == [str(number) for number in range(12, 24)]
 
 

@@ -6,9 +6,9 @@ from skyrl.backends.skyrl_train.training_batch import TrainingInputBatch
 from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.trainer import RayPPOTrainer
 
+from rg_env import judge
 from rg_env.dump import open_run
 from rg_env.scoring.types import AnswerScore, Status, Verdict
-from rg_env.skyrl import generator
 from rg_env.skyrl.trainers import RecordingTrainer
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, build, train
 
@@ -101,7 +101,7 @@ LOOPS = {
 @pytest.mark.parametrize("loop", LOOPS)
 def test_in_skyrls_loops(tmp_path, monkeypatch, loop):
     """Of three samples, the first may be right and the last gets no score."""
-    set_rewards = generator.set_rewards
+    set_rewards = judge.set_rewards
 
     def starving(rollouts, *args, **settings):
         for rollout in rollouts[2:]:
@@ -109,7 +109,7 @@ def test_in_skyrls_loops(tmp_path, monkeypatch, loop):
             rollout.verdict = Verdict(rollout.verdict.parsed, excused)
         set_rewards(rollouts, *args, **settings)
 
-    monkeypatch.setattr(generator, "set_rewards", starving)
+    monkeypatch.setattr(judge, "set_rewards", starving)
     trainer = build(tmp_path, **LOOPS[loop])
     train(trainer)
     groups = [group for group in open_run(tmp_path / "dumps").groups() if group.phase == "train"]

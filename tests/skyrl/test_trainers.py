@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
+from statistics import mean, stdev
 from types import SimpleNamespace
 
 import pytest
@@ -93,6 +94,26 @@ def run(folder, **settings):
     assert trained == given_to(trainer, folder / "dumps")
     assert {group for step in trained.values() for group in step} <= {g.group_id for g in ledger if g.phase == "train"}
     return trainer, ledger, trained
+
+
+@pytest.mark.parametrize("estimator", ["grpo", "rloo"])
+def test_the_advantage_of_each_row_is_that_of_its_rollouts_reward(tmp_path, estimator):
+    run(tmp_path, trainer__algorithm__advantage_estimator=estimator, trainer__epochs=2)
+    dump = open_run(tmp_path / "dumps")
+    rewards = {line.group_id: line.column("reward") for line in dump.ledger()}
+    advantages = set()
+    for record in dump.trained():
+        assert sorted(record.repetition) == list(range(SAMPLES))
+        of_group = rewards[record.group_id]
+        for repetition, advantage in zip(record.repetition, record.advantage, strict=True):
+            others = [reward for number, reward in enumerate(of_group) if number != repetition]
+            expected = of_group[repetition] - mean(others)
+            if estimator == "grpo":
+                spread = stdev(of_group)
+                expected = (of_group[repetition] - mean(of_group)) / spread if spread else 0.0
+            assert advantage == pytest.approx(expected, abs=1e-4)
+            advantages.add(round(advantage, 2))
+    assert len(advantages) > 2
 
 
 @pytest.mark.parametrize(
@@ -391,7 +412,7 @@ def test_a_collapse_is_measured_against_the_steps_before_a_resumption(tmp_path, 
     resumed.reports = Told()
     train(resumed)
     symptoms = [facts["symptoms"] for facts in resumed.reports.sent if "symptoms" in facts]
-    assert "collapse at step 2: the format rate fell from 1 to 0" in symptoms[-1]
+    assert ("collapse", "at step 2, the format rate fell from 1 to 0") in symptoms[-1]
 
 
 def test_a_fully_async_run_is_trained_on_from_its_last_step(tmp_path):

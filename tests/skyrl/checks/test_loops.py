@@ -139,7 +139,7 @@ def checkpoint(folder, step):
 
 def test_nano_is_the_same_model_wherever_rg_env_is_installed(unfinished, monkeypatch, tmp_path):
     copy = shutil.copytree(nano_path(), tmp_path / "elsewhere" / "nano")
-    with pytest.raises(ConfigError, match=r"trainer\.policy\.model\.path was 'nano', is '/"):
+    with pytest.raises(ConfigError, match=r"trainer\.policy\.model\.path was 'nano', is now '/"):
         unfinished(trainer__policy__model__path=str(copy))
     monkeypatch.setattr(cpu_settings, "NANO_FOLDER", copy)
     monkeypatch.setattr(resumption, "NANO_FOLDER", copy)
