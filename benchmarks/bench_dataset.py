@@ -18,7 +18,7 @@ import reasoning_gym
 from reasoning_gym.composite import DatasetSpec
 
 from benchmarks.comparison import Comparison, Goal, Measure, of_command, python, timed
-from rg_env.dataset import ReasoningGymDataset
+from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.tasks import TaskMix, encode_entry, split_of
 from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.mended_dataset import COMPUTED_AT_CREATION, UpstreamDataset

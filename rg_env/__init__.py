@@ -9,9 +9,9 @@ from rg_env.lazy import exports
 if TYPE_CHECKING:
     from rg_env import analysis, dump, scoring
     from rg_env.config import RGDumpConfig
-    from rg_env.dataset import ReasoningGymDataset
     from rg_env.judge import Judge
     from rg_env.rollout import Rollout
+    from rg_env.rows.dataset import ReasoningGymDataset
     from rg_env.scoring import Scorer
     from rg_env.skyrl.env import RGDumpEnv, register
     from rg_env.skyrl.generator import RGDumpGenerator
@@ -37,7 +37,7 @@ _MODULES = {
     "RGDumpConfig": "rg_env.config",
     "RGDumpEnv": "rg_env.skyrl.env",
     "RGDumpGenerator": "rg_env.skyrl.generator",
-    "ReasoningGymDataset": "rg_env.dataset",
+    "ReasoningGymDataset": "rg_env.rows.dataset",
     "Rollout": "rg_env.rollout",
     "Scorer": "rg_env.scoring",
     "analysis": "rg_env.analysis",

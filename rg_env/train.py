@@ -124,7 +124,7 @@ def _check_prompts(cfg: RGTrainConfig) -> None:
         return
     from transformers import AutoTokenizer
 
-    from rg_env.dataset import ReasoningGymDataset
+    from rg_env.rows.dataset import ReasoningGymDataset
 
     tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=True, model_max_length=sys.maxsize)
     limits = {"max_prompt_length": cfg.trainer.max_prompt_length, "tokenizer": tokenizer}

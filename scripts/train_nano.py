@@ -30,7 +30,8 @@ from transformers import (
 
 from rg_env import ReasoningGymDataset, Scorer
 from rg_env.cpu import nano_path
-from rg_env.dataset import EvalSet, Rows
+from rg_env.rows.dataset import Rows
+from rg_env.rows.eval_set import EvalSet
 from rg_env.scoring import Verdict
 from rg_env.tasks import Item, hash64
 

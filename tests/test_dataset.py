@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
 from rg_env.prompts import THINK_ANSWER
+from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.tasks import Item
 
 TASKS = ["chain_sum", "gcd", "rearc", "graph_color"]
@@ -172,7 +172,7 @@ def test_the_export_is_what_stock_skyrl_reads(tmp_path: Path, tokenizer: Any) ->
 
 
 def test_an_export_streams_and_one_that_fails_spoils_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rg_env.dataset.ROW_GROUP", 8)
+    monkeypatch.setattr("rg_env.rows.parquet.ROW_GROUP", 8)
     path = tmp_path / "rows.parquet"
     dataset = ReasoningGymDataset(["gcd"], size=20)
     dataset.to_parquet(path)

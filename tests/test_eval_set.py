@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from rg_env.config import RGDumpConfig
-from rg_env.dataset import EvalSet, ReasoningGymDataset
 from rg_env.errors import ConfigError
+from rg_env.rows.dataset import ReasoningGymDataset
+from rg_env.rows.eval_set import EvalSet
 from rg_env.tasks import Split, split_of
 from rg_env.tasks.soundness import AUDITED_TASKS
 from rg_env.tasks.upstream.mended_dataset import UpstreamDataset

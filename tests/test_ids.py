@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rg_env.dataset import EvalSet, ReasoningGymDataset, item_of_id
 from rg_env.errors import ConfigError
 from rg_env.integrations.desk import Desk, find_item
+from rg_env.rows.dataset import ReasoningGymDataset
+from rg_env.rows.eval_set import EvalSet
+from rg_env.rows.item_source import item_of_id
 from rg_env.scoring import Scorer
 from rg_env.tasks import task_names
 from rg_env.tasks.item import Item, ItemId

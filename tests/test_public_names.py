@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 import rg_env
 import rg_env.scoring
 from rg_env.cli import app
-from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import open_run
+from rg_env.rows.dataset import ReasoningGymDataset
 from tests.running import run_program
 
 

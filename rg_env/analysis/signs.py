@@ -17,6 +17,7 @@ from rg_env.analysis.rescore import question_of
 from rg_env.analysis.second_scoring import SIGN as SECOND_SCORING
 from rg_env.analysis.second_scoring import second_scoring
 from rg_env.analysis.verdict_signs import Reading, TaskFacts
+from rg_env.choices import SOLVED_AT
 from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.schema import answered
@@ -80,7 +81,7 @@ WHOLE_RUN = "all tasks"
 _ENOUGH_ITEMS = 10
 _WINS = 0.5
 """Base score from which an answer wins."""
-_RIGHT = 0.99
+_RIGHT = SOLVED_AT
 _ENOUGH_EMPTY, _EMPTY_SHARE = 20, 0.3
 """The smallest number, and share of a task's solved responses with a think block, of empty ones to report."""
 _ENOUGH_CANARIES = 2

@@ -199,7 +199,8 @@ def dataset(
       rg-env dataset --out eval.parquet --split eval --rows 5
     """
     from rg_env.atomic import check_output
-    from rg_env.dataset import EvalSet, ReasoningGymDataset
+    from rg_env.rows.dataset import ReasoningGymDataset
+    from rg_env.rows.eval_set import EvalSet
     from rg_env.settings import read_value
 
     import_tasks(imports)
@@ -245,8 +246,9 @@ def score(
       rg-env score my_questions --tasks recipe.yaml
     """
     from rg_env.config import RGDumpConfig
-    from rg_env.dataset import ReasoningGymDataset, item_of_id
     from rg_env.judge import Judge
+    from rg_env.rows.dataset import ReasoningGymDataset
+    from rg_env.rows.item_source import item_of_id
     from rg_env.scoring.types import ScorerConfig
     from rg_env.tasks import TaskMix
 

@@ -46,16 +46,16 @@ def open_dump(
 
     run_id = run_id or new_run_id()
     earlier = read_manifest(Path(config.dump_dir), run_id) or Manifest()  # of the attempt that is resumed, if any
+    before = earlier.questions_left_out
+    left_out = left_out_of_mix(config.tasks, config.scorer, config.format, before, splits=splits)
     start = Attempt(
         attempt=attempt,
         kind=kind,
         model=model,
-        settings=config.as_nested() if settings is None else dict(settings),
+        settings=dict(settings or config.as_nested()),
         task_mix=read_spec(config.tasks),
         question_files=hashes_of(config.tasks, earlier.question_files),
-        questions_left_out=left_out_of_mix(
-            config.tasks, config.scorer, config.format, earlier.questions_left_out, splits=splits
-        ),
+        questions_left_out=left_out,
         **facts,
     )
     return open_with(config.dump_dir, run_id, start, config)

@@ -21,9 +21,10 @@ from loguru import logger
 
 from rg_env.choices import ResponseFormat, Split
 from rg_env.config import RGDumpConfig
-from rg_env.dataset import EvalSet, ReasoningGymDataset
 from rg_env.errors import ConfigError, describe, did_you_mean, need, need_number, one_line
 from rg_env.prompts import Message, Prompts, resolve_system_prompt
+from rg_env.rows.dataset import ReasoningGymDataset
+from rg_env.rows.eval_set import EvalSet
 from rg_env.tasks import Item, encode_entry, hash64
 from rg_env.tasks.registry import check_name, check_options, task_categories
 from rg_env.tasks.upstream.generators import FIXES
@@ -90,7 +91,7 @@ def suite_questions(
         name: `fixed`, or as of `load_suite`.
         count: take only so many of its questions, evenly over tasks and categories; None: all.
         note: called every now and then with how far making them is, for people.
-        limits: of the prompts of `fixed`, as in `rg_env.dataset.prompt_options`.
+        limits: of the prompts of `fixed`, as in `rg_env.rows.dataset.prompt_options`.
 
     Raises:
         ConfigError: there is no such suite, or it cannot be made.

@@ -22,11 +22,11 @@ import msgspec
 from fastapi.responses import JSONResponse
 
 from rg_env.choices import ResponseFormat
-from rg_env.dataset import item_of_id
 from rg_env.errors import ConfigError
 from rg_env.integrations.bodies import Json, RefusedError, absent, decode, too_many
 from rg_env.integrations.item_makers import ItemMakers, NotMadeError, Wanted
 from rg_env.integrations.turns_of_clients import Shares, Turns
+from rg_env.rows.item_source import item_of_id
 from rg_env.runner.caller_guarded import Guarded
 from rg_env.runner.caller_pool import wait_async
 from rg_env.scoring import AnswerScore, Scorer, Status, Violation

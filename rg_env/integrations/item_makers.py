@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rg_env.choices import Split
-from rg_env.dataset import ItemSource, item_of_id
 from rg_env.errors import ConfigError
 from rg_env.modules import modules_of_tasks
 from rg_env.prompts import Prompts
+from rg_env.rows.item_source import ItemSource, item_of_id
 from rg_env.runner.caller_pool import WALL_FACTOR, ScorerPool, wait_async
 from rg_env.runner.failures import Failure, JobFailedError, ProtocolError, reason_of
 from rg_env.tasks import Item, TaskMix, TaskSpec

@@ -21,9 +21,9 @@ from loguru import logger
 
 from rg_env.choices import ResponseFormat
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import RGEnvError
 from rg_env.judge import Judge
+from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring.formatting import canonical
 from rg_env.scoring.parse import parse_response, tag_spans
 from rg_env.scoring.scorer import reference_answer

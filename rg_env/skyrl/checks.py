@@ -3,7 +3,7 @@
 Invariant: every mistake is one line that says what is wrong and how to fix it, and no check starts anything, downloads
 a model, or leaves a file or folder behind. Listed here is what SkyRL finds only after the models are loaded, or never;
 what its `validate_cfg` refuses keeps SkyRL's words. The checks of `SINGLE` and `TOGETHER` import neither torch nor Ray.
-Not covered: whether a model fits into memory.
+Not covered: whether a model fits into memory. `rg_env.skyrl.preparation` comes before them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import http.client
 import json
 import math
-import netrc
 import os
 import re
 import socket
@@ -21,20 +20,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple
 
 from loguru import logger
 
 from rg_env.config import PREFIX
 from rg_env.cpu.cpu_settings import cpu_threads, uses_server
-from rg_env.dataset import scales_of
 from rg_env.dump.files import try_folder
 from rg_env.errors import ConfigError, RGEnvError, UnavailableError, did_you_mean, need, one_line, refuse, wrong_value
 from rg_env.hub import check_hub_model
 from rg_env.own_workers import has_flash_attn
 from rg_env.prompts import Prompts, format_warning
 from rg_env.rewards import load_reward, try_reward_function
+from rg_env.rows.item_source import scales_of
 from rg_env.setting_names import with_whole_names
 from rg_env.settings import value_of
 from rg_env.skyrl.resumption import check_checkpoint, check_resumption
@@ -42,7 +40,6 @@ from rg_env.skyrl.run_folder import PATHS, check_run_name
 from rg_env.tasks import Split, TaskMix
 from rg_env.tasks.item import ENV_CLASS
 from rg_env.tasks.questions import QuestionStream
-from rg_env.user_code import import_modules
 
 NANO = "nano"
 """Accepted as a model path: the small policy that comes with rg_env."""
@@ -164,7 +161,6 @@ def check_data_files(cfg: Any) -> Mistakes:
 def check_tasks(cfg: Any) -> None:
     from rg_env.scoring.audit import left_out_of_mix
 
-    import_modules(cfg.rg_dump)
     files = TaskMix.parse(cfg.rg_dump.tasks).files
     for task, file in files.items():
         for split in Split:
@@ -174,7 +170,6 @@ def check_tasks(cfg: Any) -> None:
 
 
 def check_reward(cfg: Any) -> Mistakes:
-    import_modules(cfg.rg_dump)
     if (function := load_reward(cfg.rg_dump)) is not None:
         try:
             try_reward_function(function)
@@ -218,45 +213,81 @@ def check_rows(cfg: Any) -> Mistakes:
     scales_of(TaskMix.parse(rg.tasks), None if files else rg.complexity)
 
 
+class _Rule(NamedTuple):
+    """A combination of settings that trains on nothing, or dies in the first step.
+
+    Attributes:
+        setting: to change; `is_wrong` takes SkyRL's generator, algorithm and fully asynchronous settings.
+    """
+
+    setting: str
+    is_wrong: Callable[[Any, Any, Any], object]
+    right: str
+
+
+_RULES = (
+    _Rule(
+        "generator.n_samples_per_prompt",
+        lambda gen, alg, loop: alg.advantage_estimator in COMPARE_A_GROUP and gen.n_samples_per_prompt < 2,
+        "{estimator} compares the responses of a group, so a group needs at least 2",
+    ),
+    _Rule(
+        "generator.vision_language_generator",
+        lambda gen, alg, loop: gen.vision_language_generator,
+        "rg_env's generator has only texts; set it to false",
+    ),
+    _Rule(
+        "generator.merge_stepwise_output",
+        lambda gen, alg, loop: alg.dynamic_sampling.type and gen.merge_stepwise_output,
+        "SkyRL cannot merge the rows of groups that dynamic sampling has changed; set it to false",
+    ),
+    _Rule(
+        "trainer.algorithm.dynamic_sampling.type",
+        lambda gen, alg, loop: alg.dynamic_sampling.type and gen.step_wise_trajectories and gen.max_turns > 1,
+        "SkyRL selects single rows, and step-wise trajectories of several turns have several; set it to null",
+    ),
+    _Rule(
+        "generator.chat_template.name_or_path",
+        lambda gen, alg, loop: gen.chat_template.name_or_path and gen.sampling_params.logprobs is not None,
+        "SkyRL has no logprobs with a template of its own; add chat_template.jinja to the model's folder",
+    ),
+    # rg_env's rewards are lists, one per token. For these SkyRL's trainer skips the filter; only its fully async
+    # collector with `sample_full_batch` sums them before it looks.
+    _Rule(
+        "trainer.algorithm.zero_variance_filter",
+        lambda gen, alg, loop: alg.zero_variance_filter and not loop.enabled,
+        "it does nothing here, because SkyRL filters no rewards of tokens; set "
+        "trainer.algorithm.dynamic_sampling.type=filter",
+    ),
+    _Rule(
+        "trainer.algorithm.zero_variance_filter",
+        lambda gen, alg, loop: alg.zero_variance_filter and loop.enabled and not loop.sample_full_batch,
+        "it does nothing here, because SkyRL filters no rewards of tokens; set "
+        "trainer.fully_async.sample_full_batch=true with it",
+    ),
+    _Rule(
+        "trainer.fully_async.simulate_training",
+        lambda gen, alg, loop: loop.simulate_training,
+        "it is of SkyRL's simulator, which trains nothing; set it to false",
+    ),
+)
+
+
 def check_loop(cfg: Any) -> Mistakes:
     """Combinations that train on nothing, or die in the first step."""
-    generator, algorithm = cfg.generator, cfg.trainer.algorithm
-    estimator, sampling = algorithm.advantage_estimator, algorithm.dynamic_sampling.type
-    if estimator in COMPARE_A_GROUP and generator.n_samples_per_prompt < 2:
-        right = f"{estimator} compares the responses of a group, so a group needs at least 2"
-        yield "generator.n_samples_per_prompt", right
+    generator, algorithm, loop = cfg.generator, cfg.trainer.algorithm, cfg.trainer.fully_async
+    for rule in _RULES:
+        if rule.is_wrong(generator, algorithm, loop):
+            yield rule.setting, rule.right.format(estimator=algorithm.advantage_estimator)
     if generator.batched and cfg.rg_dump.experiment_class is None:  # another experiment may have another generator
         yield "generator.batched", NOT_BATCHED
-    if generator.vision_language_generator:
-        yield "generator.vision_language_generator", "rg_env's generator has only texts; set it to false"
-    if sampling and generator.merge_stepwise_output:
-        right = "SkyRL cannot merge the rows of groups that dynamic sampling has changed; set it to false"
-        yield "generator.merge_stepwise_output", right
-    if sampling and generator.step_wise_trajectories and generator.max_turns > 1:
-        right = "SkyRL selects single rows, and step-wise trajectories of several turns have several; set it to null"
-        yield "trainer.algorithm.dynamic_sampling.type", right
-    if generator.chat_template.name_or_path and generator.sampling_params.logprobs is not None:
-        right = "SkyRL has no logprobs with a template of its own; add chat_template.jinja to the model's folder"
-        yield "generator.chat_template.name_or_path", right
     for group in ("sampling_params", "eval_sampling_params"):
         params = getattr(generator, group)
         if params is not None and params.repetition_penalty != 1:
             right = f"SkyRL passes it to no engine; set generator.{group}.additional_kwargs.repetition_penalty"
             yield f"generator.{group}.repetition_penalty", right
-    loop = cfg.trainer.fully_async
-    # rg_env's rewards are lists, one per token. For these SkyRL's trainer skips the filter; only its fully async
-    # collector with `sample_full_batch` sums them before it looks.
-    if algorithm.zero_variance_filter and not (loop.enabled and loop.sample_full_batch):
-        other = "trainer.algorithm.dynamic_sampling.type=filter"
-        if loop.enabled:
-            other = "trainer.fully_async.sample_full_batch=true with it"
-        right = f"it does nothing here, because SkyRL filters no rewards of tokens; set {other}"
-        yield "trainer.algorithm.zero_variance_filter", right
     if loop.enabled:
         yield from _check_async_loop(cfg)
-    if loop.simulate_training:
-        right = "it is of SkyRL's simulator, which trains nothing; set it to false"
-        yield "trainer.fully_async.simulate_training", right
     # `check_cpu` allows only 1 on the CPU, and Megatron divides its workers otherwise.
     if cfg.rg_dump.device != "cpu" and cfg.trainer.strategy != "megatron":
         for role in ROLES:
@@ -345,26 +376,11 @@ TOGETHER = (check_rows, check_loop, check_temperature, check_resumption, check_c
 # ----------------------------------------------------------------------------------------- what needs torch and SkyRL
 def check_skyrl(cfg: Any) -> None:
     """SkyRL's own checks, which also complete the config: one line in its words, with the whole names of settings."""
-    # First, because SkyRL refuses a run with wandb that has no key in the environment.
-    _set_wandb_key()
     message = _refusal_of_skyrl(cfg)
     if "WANDB_API_KEY" in message:
         raise ConfigError(f"{message}: set it, run `wandb login`, or set WANDB_MODE=offline or trainer.logger=console")
     if message:
         raise ConfigError(with_whole_names(message))
-
-
-def _set_wandb_key() -> None:
-    """Put the key of `wandb login` where SkyRL looks for one and passes it on to its workers."""
-    if os.environ.get("WANDB_API_KEY"):
-        return
-    if os.environ.get("WANDB_MODE") in ("offline", "disabled"):
-        os.environ["WANDB_API_KEY"] = "none"  # SkyRL wants one although nothing is sent
-        return
-    host = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").netloc
-    with suppress(OSError, netrc.NetrcParseError):
-        if login := netrc.netrc(os.environ.get("NETRC")).authenticators(host):
-            os.environ["WANDB_API_KEY"] = login[2]
 
 
 def _refusal_of_skyrl(cfg: Any) -> str:
@@ -518,24 +534,17 @@ def check_servers(cfg: Any) -> Mistakes:
         urls[engine.external_proxy_url] = f"{ENGINE}.external_proxy_url"
     for url, setting in urls.items():
         need(url.startswith(("http://", "https://")), setting, url, "must be an address such as http://127.0.0.1:8000")
-        try:
-            models = {str(served["id"]): served for served in _get(url, "v1/models")["data"]}
-            # Only a CPU run depends on these two routes; otherwise the server is not asked for them.
-            routes = str(_get(url, "openapi.json")) if on_cpu else "/inference/v1/generate /collective_rpc"
-        except (OSError, http.client.HTTPException, LookupError, TypeError, ValueError) as error:
-            right = f"no vLLM server answers ({one_line(error)}); start one, for example with scripts/serve_vllm.sh"
-            raise UnavailableError(wrong_value(setting, url, right)) from error
-        right = f"the server has {', '.join(map(repr, models)) or 'nothing'}, not {model!r}; start it with that model, "
+        server = _probe(url, setting, with_routes=on_cpu)
+        names = ", ".join(map(repr, server.models)) or "nothing"
+        right = f"the server has {names}, not {model!r}; start it with that model, "
         right += f"or set {ENGINE}.served_model_name to the name that it has there"
-        need(model in models, setting, url, right)
-        room = models[model].get("max_model_len")
+        need(model in server.models, setting, url, right)
+        room = server.models[model].get("max_model_len")
         right = f"the server has room for {room} tokens, but trainer.max_prompt_length and generator.sampling_params."
         right += f"max_generate_length add up to {needed}; start it with --max-model-len {needed}"
         need(not isinstance(room, int) or needed <= room, setting, url, right)
-        right = "SkyRL samples from /inference/v1/generate, which it lacks; start it with --enable-scale-out"
-        need("/inference/v1/generate" in routes, setting, url, right)
-        right = "the server takes no new weights from a file; start it with VLLM_SERVER_DEV_MODE=1"
-        need("/collective_rpc" in routes, setting, url, right)
+        for route, right in _ROUTES.items():
+            need(server.routes is None or route in server.routes, setting, url, right)
     if urls and on_cpu:
         from transformers import AutoConfig
 
@@ -547,6 +556,31 @@ def check_servers(cfg: Any) -> Mistakes:
             right = "its input and output embeddings are tied, and vLLM on a CPU keeps the old output embeddings when "
             right += f"it reloads weights; remove {ENGINE}.external_proxy_url and external_server_urls"
             yield MODELS[0], right
+
+
+_ROUTES = {
+    "/inference/v1/generate": "SkyRL samples from it, and the server lacks it; start it with --enable-scale-out",
+    "/collective_rpc": "the server takes no new weights from a file; start it with VLLM_SERVER_DEV_MODE=1",
+}
+"""Routes that a run on the CPU needs of a server, and what to do if one is missing."""
+
+
+class _Server(NamedTuple):
+    """What a vLLM server says of itself: its models by name, and its routes as text, None if they were not asked."""
+
+    models: dict[str, Any]
+    routes: str | None
+
+
+def _probe(url: str, setting: str, *, with_routes: bool) -> _Server:
+    """Ask a server. Raises UnavailableError: none of vLLM answers there."""
+    try:
+        models = {str(served["id"]): served for served in _get(url, "v1/models")["data"]}
+        routes = str(_get(url, "openapi.json")) if with_routes else None
+    except (OSError, http.client.HTTPException, LookupError, TypeError, ValueError) as error:
+        right = f"no vLLM server answers ({one_line(error)}); start one, for example with scripts/serve_vllm.sh"
+        raise UnavailableError(wrong_value(setting, url, right)) from error
+    return _Server(models, routes)
 
 
 def _get(url: str, route: str) -> Any:

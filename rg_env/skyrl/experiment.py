@@ -25,10 +25,11 @@ from skyrl.train.utils.ray_logging import redirect_actor_output_to_file
 from skyrl.train.utils.tracking import Tracking
 
 from rg_env.config import PREFIX
-from rg_env.dataset import EvalSet, ReasoningGymDataset
 from rg_env.dump import DumpWriter, close_all, open_dump
 from rg_env.errors import MissingGroupsError, describe, need, one_line
 from rg_env.own_workers import WithoutFlashAttn, has_flash_attn
+from rg_env.rows.dataset import ReasoningGymDataset
+from rg_env.rows.eval_set import EvalSet
 from rg_env.scoring import shared_scorer
 from rg_env.skyrl.env import register
 from rg_env.skyrl.generator import RGDumpGenerator
@@ -193,7 +194,8 @@ def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
         kind = type(f"CPU{kind.__name__}", (CPUMixin, kind), {})
     elif cfg.trainer.strategy == "fsdp" and not has_flash_attn():
         kind = type(kind.__name__, (WithoutFlashAttn, kind), {})
-    kind.reports = reports  # the constructor reports already
+    # Of a class of this run, because the constructor reports already.
+    kind = type(kind.__name__, (kind,), {"reports": reports})
     # What stays for SystemExit and KeyboardInterrupt, which are no `Exception`.
     end = "stopped"
     try:

@@ -130,21 +130,12 @@ def fill_groups(
         # Without a row there is no response, whatever the environment of an unfinished rollout has filled in.
         if not rows:
             rollout.verdict = Verdict.no_response("SkyRL asked for no response, or returned none")
-        # Ours have one turn, whose text and verdict their environment has filled in. Others may have many.
         if env_class == ENV_CLASS:
-            if rollout.responded:
-                rollout.response_tokens = sum(len(output["response_ids"][row]) for row in rows)
-            elif rows:  # SkyRL has a row, but the environment got no response
-                rollout.verdict = Verdict.no_response(f"the rollout failed ({rollout.stop_reason})")
+            _fill_ours(rollout, rows, output)
             rollout.conversation = [*prompt, {"role": "assistant", "content": without_end(rollout.text, tokenizer)}]
         else:
             dialog = dialogs[number] if knows_dialogs else None
-            # An environment may change its prompt in `init`; what it returned is what the model saw.
-            shown = prompt
-            if dialog is not None and dialog.prompt is not None:
-                shown = dialog.prompt
-            turns = read_turns(dialog, output, rows, tokenizer)
-            _set_turns(rollout, shown, turns, output, rows)
+            _fill_other(rollout, prompt, dialog, read_turns(dialog, output, rows, tokenizer), output, rows)
             rollout.stopwatch = _stopwatch(output, rows, began)
         if name.instance_id not in groups:
             # The question is that of the first rollout: those of a group have the same.
@@ -268,8 +259,26 @@ def _is_of(rollout: TrajectoryID, rows: range, returned: Sequence[TrajectoryID] 
     return all(returned[row].to_string() == rollout.to_string() for row in rows)
 
 
-def _set_turns(rollout: Rollout, prompt: Sequence[Message], turns: Turns, output: GeneratorOutput, rows: range) -> None:
+def _fill_ours(rollout: Rollout, rows: range, output: GeneratorOutput) -> None:
+    """Complete a rollout of rg_dump: it has one turn, whose text and verdict its environment has filled in."""
+    if rollout.responded:
+        rollout.response_tokens = sum(len(output["response_ids"][row]) for row in rows)
+    elif rows:  # SkyRL has a row, but the environment got no response
+        rollout.verdict = Verdict.no_response(f"the rollout failed ({rollout.stop_reason})")
+
+
+def _fill_other(
+    rollout: Rollout,
+    prompt: Sequence[Message],
+    dialog: Dialog | None,
+    turns: Turns,
+    output: GeneratorOutput,
+    rows: range,
+) -> None:
     """Set the turns and the score of a rollout of another environment."""
+    # An environment may change its prompt in `init`; what it returned is what the model saw.
+    if dialog is not None and dialog.prompt is not None:
+        prompt = dialog.prompt
     reasons: list[str | None] = [None] * len(turns.tokens)
     stop_reasons = output.get("stop_reasons")
     if stop_reasons and len(rows) == len(reasons):

@@ -31,10 +31,12 @@ from rg_env.skyrl.checks import (
     SINGLE,
     TOGETHER,
     check_cpu,
+    check_reward,
     check_tasks,
     find_mistakes,
     limits_of,
 )
+from rg_env.skyrl.preparation import load_modules, set_wandb_key
 from rg_env.skyrl.resumption import check_same_experiment
 from rg_env.skyrl.run_folder import PATHS, RunFolder, refuse_what_is_of_another_run
 
@@ -106,16 +108,21 @@ def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None
     folder = RunFolder.of(draft, given, typed)
     folder.place(draft)
     checks = [*SINGLE]
+    # Their tasks and functions are what these two look at.
+    if failed := find_mistakes(draft, [load_modules]):
+        mistakes += failed
+        checks = [check for check in SINGLE if check not in (check_tasks, check_reward)]
     # A value that is wrong is not in the draft, so combinations cannot be judged yet.
     if not mistakes:
         checks += [*TOGETHER, *[check_cpu] * (draft.rg_dump.device == "cpu")]
-    elif not any(name.startswith(f"{PREFIX}.tasks") for name in typed):
+    elif check_tasks in checks and not any(name.startswith(f"{PREFIX}.tasks") for name in typed):
         checks.remove(check_tasks)  # options of tasks need Reasoning Gym, whose import takes seconds
     _refuse(mistakes + find_mistakes(draft, checks))
     cfg = _build(RGTrainConfig, values)
     # Absolute paths first: the settings of an earlier attempt, which are compared, have them, too.
     folder.place(cfg)
     _resolve(cfg)
+    set_wandb_key()  # SkyRL refuses a run with wandb that has no key in the environment
     _refuse(find_mistakes(cfg, OF_SKYRL, tolerate))
     check_same_experiment(cfg)
     refuse_what_is_of_another_run(cfg, folder)

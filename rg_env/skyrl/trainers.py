@@ -28,16 +28,17 @@ from skyrl.train.trainer import RayPPOTrainer
 from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
 from torch.utils.data import DataLoader
 
-from rg_env.dataset import EvalSet
 from rg_env.dump import DumpWriter, GroupRecord, TrainedRecord, close_all
 from rg_env.dump.manifest import Attempt, note_in_manifest
 from rg_env.dump.reader import open_run_of
 from rg_env.dump.schema import RG_DUMP, has_no_signal
 from rg_env.errors import ConfigError, RGEnvError, describe
+from rg_env.rows.eval_set import EvalSet
 from rg_env.skyrl.canaries import Canaries, first_items
 from rg_env.skyrl.checks import COMPARE_A_GROUP
 from rg_env.skyrl.loader import AsyncRows, TrainLoader
 from rg_env.skyrl.resumption import checkpoint_to_load, way_on_from
+from rg_env.skyrl.sampling import groups_without_signal, uid_of_each_copy, with_zero_rewards
 from rg_env.skyrl.steps import numbers_line
 from rg_env.skyrl.tally import Tally, is_unsolved, why_every_reward_call_failed, write_over
 from rg_env.symptoms import WATCHED, Symptom, collapse, phantoms
@@ -81,7 +82,7 @@ class RecordingTrainer:
         """As in SkyRL, but copies of a group have uids of their own."""
         output, uids, keep_sampling = super().handle_dynamic_sampling(generator_output, uids)  # type: ignore[misc]
         if not keep_sampling:
-            uids = _uid_of_each_copy(output, uids)
+            uids = uid_of_each_copy(output, uids)
         return output, uids, keep_sampling
 
     def postprocess_generator_output(
@@ -226,25 +227,6 @@ def _last_of_rows(of_tokens: torch.Tensor, response_mask: torch.Tensor) -> list[
     last = response_mask.shape[1] - 1 - response_mask.flip(1).argmax(1)
     values = of_tokens.gather(1, last.unsqueeze(1)).squeeze(1) * (response_mask.sum(1) > 0)
     return [float(value) for value in values]
-
-
-def _uid_of_each_copy(output: GeneratorOutput, uids: Sequence[str]) -> list[str]:
-    """Return the uids of a batch's rows, made unique to each copy of a group: `17`, then `17#1`, …
-
-    In SkyRL 0.4.0, the copies of a group (`replace`) have its uid, so that SkyRL refuses its own batch: it expects one
-    group per uid. A row belongs to the next copy if its trajectory has been complete before.
-    """
-    trajectories = output["trajectory_ids"]
-    # Without flags, every row is a whole trajectory.
-    last_flags = output.get("is_last_step") or [True] * len(uids)
-    assert trajectories is not None
-    complete = Counter[tuple[str, int]]()
-    result = []
-    for uid, trajectory, is_last in zip(uids, trajectories, last_flags, strict=True):
-        copy = complete[uid, trajectory.repetition_id]
-        complete[uid, trajectory.repetition_id] += is_last
-        result.append(f"{uid}#{copy}" if copy else uid)
-    return result
 
 
 def _groups_of(output: GeneratorOutput) -> list[GroupRecord]:
@@ -423,27 +405,16 @@ class RGTrainerMixin(RecordingTrainer):
         # Otherwise dynamic sampling would drop all of them, because their rewards are equal, and draw again.
         self._stop_if_every_reward_call_failed(groups)
         self._drawn.count(groups)
-        sampling = self.cfg.trainer.algorithm.dynamic_sampling
         self._batches_drawn += 1
         # A group of one has nothing to compare, and SkyRL keeps it.
         if self.cfg.generator.n_samples_per_prompt > 1:
-            rewards = list(zip(uids, generator_output["rewards"], strict=True))
-            totals = defaultdict[str, set[float]](set)
-            for uid, reward in rewards:
-                totals[uid].add(sum(reward) if isinstance(reward, list) else reward)
-            equal = {uid for uid, of_group in totals.items() if len(of_group) == 1}
-            if not self.generator.config.train_unsolved:
-                equal |= self._unsolved_in(generator_output, uids)
+            without_signal = groups_without_signal(generator_output, uids, self.generator.config)
+            sampling = self.cfg.trainer.algorithm.dynamic_sampling
             # SkyRL's `filter` would stop here with an assertion: the batch is counted, and the next one drawn.
-            if sampling.type == "filter" and len(equal) == len(totals):
+            if sampling.type == "filter" and without_signal.issuperset(uids):
                 self._count_batch_without_signal(sampling.max_sample_batches)
                 return generator_output, uids, True
-            # Dynamic sampling drops these groups, and has their zeros only to see that they are equal.
-            shown = []
-            for uid, reward in rewards:
-                zero = [0.0] * len(reward) if isinstance(reward, list) else 0.0
-                shown.append(zero if uid in equal else reward)
-            generator_output = {**generator_output, "rewards": shown}
+            generator_output = with_zero_rewards(generator_output, uids, without_signal)
         output, uids, keep_sampling = super().handle_dynamic_sampling(generator_output, uids)
         if not keep_sampling:  # the step has its batch
             self._batches_drawn = 0
@@ -465,12 +436,6 @@ class RGTrainerMixin(RecordingTrainer):
         if all(generator_output["masked"]):
             logger.warning("step {}: nothing to learn from, every rollout is kept out of the loss", self.global_step)
         return super().postprocess_generator_output(generator_output, uids, *args, **kwargs)
-
-    def _unsolved_in(self, output: GeneratorOutput, uids: Sequence[str]) -> set[str]:
-        """Return the uids of the groups that `train_unsolved: false` keeps out of the loss."""
-        solved_at = self.generator.config.solved_at
-        groups: Sequence[GroupRecord] = output["groups"]
-        return {uid for uid, group in zip(uids, groups, strict=True) if is_unsolved(group, solved_at)}
 
     def train_critic_and_policy(self, data: TrainingInputBatch) -> Any:
         """As in `RecordingTrainer`. Our metrics are then those of the groups that the record has for the step."""

@@ -2,7 +2,7 @@
 
 Invariant: pure and monotone: a greater c never lowers the level of an attribute. c = 0 and c = 1 are the lowest and the
 highest usable level of every attribute. Options that the mix fixes are never changed. Not covered: whether items can be
-made at a level with the options that the mix fixes; whoever makes them finds out (`rg_env.dataset`).
+made at a level with the options that the mix fixes; whoever makes them finds out (`rg_env.rows.dataset`).
 
 The attributes and their values are those of reasoning-gym's curricula. A range attribute takes the values of its level
 alone, not those of easier levels too, so that an item is as hard as its level says.

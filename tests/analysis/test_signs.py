@@ -15,9 +15,9 @@ from rg_env.analysis.second_scoring import sample
 from rg_env.analysis.signs import NAMES, find_signs
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
-from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import GroupRecord, open_run
 from rg_env.dump.conditions import ConditionError
+from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.tasks import Item
 from tests.analysis.recorded import dump_of, recorded
 from tests.analysis.samples import write_texts

@@ -11,9 +11,9 @@ from reasoning_gym.utils import SYSTEM_PROMPTS
 
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
-from rg_env.dataset import EvalSet
 from rg_env.errors import ConfigError
 from rg_env.evaluate.suites import SuiteTask, load_suite, suite_facts, suite_questions
+from rg_env.rows.eval_set import EvalSet
 from rg_env.scoring import Scorer
 from rg_env.tasks import Item
 from rg_env.tasks.registry import task_categories

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from rg_env.cpu import nano_path
-from rg_env.dataset import ReasoningGymDataset
+from rg_env.rows.dataset import ReasoningGymDataset
 from tests.integrations.trl_run import TASKS, train
 
 FILES = Path(__file__).parent / "files"

@@ -12,12 +12,13 @@ import psutil
 import pytest
 
 from rg_env.config import RGDumpConfig
-from rg_env.dataset import ReasoningGymDataset, item_of_id
 from rg_env.errors import ConfigError
 from rg_env.integrations import item_makers
 from rg_env.integrations.desk import CLIENT, Desk, RefusedError
 from rg_env.integrations.episodes import Episodes
 from rg_env.integrations.item_makers import ItemMakers, NotMadeError
+from rg_env.rows.dataset import ReasoningGymDataset
+from rg_env.rows.item_source import item_of_id
 from rg_env.scoring import Scorer
 from rg_env.tasks import Item, Split, TaskMix
 

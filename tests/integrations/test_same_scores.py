@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from rg_env.attack.attacks import attacks
-from rg_env.dataset import item_of_id
+from rg_env.rows.item_source import item_of_id
 from rg_env.scoring import Scorer, Status
 from rg_env.tasks import Item
 from tests.integrations.test_episodes import new_session, respond, run, scorer, submit

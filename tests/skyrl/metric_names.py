@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rg_env.dataset import ReasoningGymDataset
+from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.skyrl.canaries import CanaryCounts
 from tests.skyrl.generating import TASK, right, run, script_for
 

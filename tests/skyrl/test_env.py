@@ -4,8 +4,8 @@ import pytest
 from loguru import logger
 
 from rg_env.config import RGDumpConfig
-from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
+from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.skyrl.env import RGDumpEnv, as_config
 
 TASK = {"chain_sum": {"weight": 1, "config": {"min_terms": 2, "max_terms": 2}}}

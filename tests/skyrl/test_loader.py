@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from rg_env.config import RGDumpConfig
-from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
+from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.skyrl.loader import AsyncRows, TrainLoader
 
 BATCH, ROWS = 4, 26

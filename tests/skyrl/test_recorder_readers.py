@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from rg_env.analysis.stats import statistics
 from rg_env.cli.app import app
-from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import Attempt, DumpWriter, open_run, write_manifest
+from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.skyrl.generator import RGDumpGenerator
 from tests.analysis.reports import Report
 from tests.skyrl.generating import TASK, right, script_for

@@ -12,9 +12,9 @@ from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.trainer import RayPPOTrainer
 
-from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
+from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.trainers import RecordingTrainer
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, TASK, NoModels, Script, build, train

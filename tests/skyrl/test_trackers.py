@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from rg_env.config import RGDumpConfig
-from rg_env.dataset import ReasoningGymDataset
 from rg_env.dump import DumpWriter
+from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring.types import Status, Violation
 from rg_env.skyrl.canaries import CanaryCounts
 from rg_env.skyrl.env import RGDumpEnv

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rg_env.dataset import ReasoningGymDataset
 from rg_env.errors import ConfigError
+from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring.guard import REWRITES
 from rg_env.scoring.upstream import make_scorer
 from rg_env.tasks import registry, soundness, task_names

@@ -16,8 +16,10 @@ from loguru import logger
 from typer.testing import CliRunner
 
 from rg_env.cli import app
-from rg_env.dataset import FIXED_COMPLEXITIES, EvalSet, ReasoningGymDataset
 from rg_env.errors import ConfigError
+from rg_env.rows.dataset import ReasoningGymDataset
+from rg_env.rows.eval_set import EvalSet
+from rg_env.rows.item_source import FIXED_COMPLEXITIES
 from rg_env.scoring import Scorer
 from rg_env.tasks import Item, ItemStream, Split, task_names
 from rg_env.tasks.levels import RECORD, Scale, attributes_of, scale_of, seconds_of, why_cut

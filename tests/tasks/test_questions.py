@@ -12,8 +12,9 @@ import polars as pl
 import pytest
 
 from rg_env import ReasoningGymDataset
-from rg_env.dataset import EvalSet, item_of_id
 from rg_env.errors import ConfigError
+from rg_env.rows.eval_set import EvalSet
+from rg_env.rows.item_source import item_of_id
 from rg_env.tasks import Split, TaskMix
 from rg_env.tasks.question_file import QuestionFile, parse_file
 from rg_env.tasks.question_rows import read_rows

@@ -60,4 +60,4 @@ def test_what_is_no_task_is_refused() -> None:
 
 
 def test_the_import_is_light() -> None:
-    assert run_program("loaded", "rg_env.tasks", "rg_env.dataset").stdout == "[]\n"
+    assert run_program("loaded", "rg_env.tasks", "rg_env.rows.dataset").stdout == "[]\n"
