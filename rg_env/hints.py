@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _COLUMNS_SHOWN = 12
+_LONGEST_NAME = 40
 _OTHER_KINDS = {
     ".xlsx": "save the sheet as .csv",
     ".xls": "save the sheet as .csv",
@@ -34,6 +35,7 @@ _OTHER_KINDS = {
 _INDENTATION = {
     "'\\t' that cannot start any token": "indent with spaces, not tabs",
     "expected <block end>": "lines of one group begin in the same column",
+    "mapping values are not allowed here": "is a space missing after the colon, here or in the line before?",
 }
 """What to mend, by a part of PyYAML's message that does not say so."""
 
@@ -115,6 +117,9 @@ def missing_column(setting: str, column: str, columns: Mapping[object, object]) 
     if words:
         meant = column.replace(words[0], f"{{{words[0]}}}")
         return f"has no column {column!r}; in a text, write columns in braces: {meant!r}"
+    # A question in the place of a name: the first row was taken for the header.
+    if any("?" in name or len(name) > _LONGEST_NAME for name in names):
+        return f"has no column {column!r}: the first line must name the columns, such as question,answer"
     inner = []
     for name, value in columns.items():
         if isinstance(value, Mapping):

@@ -33,5 +33,6 @@ def check_hub_model(setting: str, name: str) -> None:
     except EntryNotFoundError:  # the model is there, without this file
         return
     except (OSError, ValueError, httpx.HTTPError) as error:
-        right = f"download it with `hf download {name}`, or name a folder ({one_line(error, 200)})"
+        right = f"there is no such folder, and as a model of the hub it is not here: `hf download {name}` gets it"
+        right = f"{right} ({one_line(error, 200)})"
         raise UnavailableError(wrong_value(setting, name, right)) from None

@@ -23,42 +23,43 @@ _LAST_PART = re.compile(r"(?<![\w.])[a-z]+(?:_[a-z0-9]+)+(?![\w.(])")
 _NOBODY_SETS = ".fake_int4_qat."
 """Settings of an experiment of SkyRL's, whose short names are those of common settings elsewhere (`group_size`)."""
 FOREIGN_PAGE = "docs/coming-from.md"
-FOREIGN = frozenset(
-    (
-        "tokenizer_name",
-        "model_name",
-        "group_size",
-        "max_token_length",
-        "batch_size",
-        "total_steps",
-        "steps_per_eval",
-        "use_wandb",
-        "wandb_name",
-        "num_rollouts_to_keep",
-        "num_rollouts_per_group_for_logging",
-        "max_eval_samples",
-        "dataset",
-        "base_url",
-        "num_max_requests_at_once",
-        "inference_weight",
-        "min_batch_allocation",
-        "eval_handling",
-        "eval_limit_ratio",
-        "api_key",
-        "rollout_server_url",
-        "num_requests_for_eval",
-        "complexity_mode",
-        "curriculum_target_accuracy",
-        "mask_too_long_completions",
-        "num_inference_engines",
-        "inference_engine_tensor_parallel_size",
-        "remote_inference_engine_urls",
-        "async_engine",
-        "enable_http_endpoint",
-        "use_sample_packing",
-    )
+FOREIGN: Mapping[str, str] = MappingProxyType(
+    {
+        "tokenizer_name": "trainer.policy.model.path",
+        "model_name": "trainer.policy.model.path",
+        "group_size": "generator.n_samples_per_prompt",
+        "max_token_length": "generator.sampling_params.max_generate_length",
+        "batch_size": "trainer.train_batch_size",
+        "total_steps": "trainer.max_training_steps",
+        "steps_per_eval": "trainer.eval_interval",
+        "use_wandb": "trainer.logger",
+        "wandb_name": "trainer.run_name",
+        "num_rollouts_to_keep": "trainer.num_logger_train_samples",
+        "num_rollouts_per_group_for_logging": "trainer.num_logger_train_samples",
+        "max_eval_samples": "environment.skyrl_gym.rg_dump.num_eval_samples_per_task",
+        "dataset": "environment.skyrl_gym.rg_dump.tasks",
+        "base_url": "generator.inference_engine.external_proxy_url",
+        "num_max_requests_at_once": "generator.inference_engine.max_num_seqs",
+        "inference_weight": "",
+        "min_batch_allocation": "",
+        "eval_handling": "",
+        "eval_limit_ratio": "",
+        "api_key": "",
+        "rollout_server_url": "",
+        "num_requests_for_eval": "",
+        "complexity_mode": "environment.skyrl_gym.rg_dump.complexity",
+        "curriculum_target_accuracy": "",
+        "mask_too_long_completions": "generator.apply_overlong_filtering",
+        "num_inference_engines": "generator.inference_engine.num_engines",
+        "inference_engine_tensor_parallel_size": "generator.inference_engine.tensor_parallel_size",
+        "remote_inference_engine_urls": "generator.inference_engine.external_server_urls",
+        "async_engine": "",
+        "enable_http_endpoint": "",
+        "use_sample_packing": "trainer.remove_microbatch_padding",
+    }
 )
-"""The last parts of the names in the tables of that page: settings of Atropos and of an older SkyRL."""
+"""Settings of Atropos and of an older SkyRL, by the last part of their names: what replaces each, "" if nothing does.
+The page has the same table, with notes."""
 
 
 _USUAL = MappingProxyType(
@@ -110,6 +111,24 @@ def is_foreign(key: str) -> bool:
     return key not in setting_names() and key.rpartition(".")[2] in FOREIGN
 
 
+def foreign_message(key: str) -> str:
+    """Say what replaces a setting of Atropos or an older SkyRL.
+
+    >>> foreign_message("env.group_size")
+    "'env.group_size' is a setting of Atropos or an older SkyRL; here it is generator.n_samples_per_prompt"
+    """
+    replacement = FOREIGN[key.rpartition(".")[2]]
+    here = f"here it is {replacement}" if replacement else f"nothing replaces it ({FOREIGN_PAGE})"
+    return f"{key!r} is a setting of Atropos or an older SkyRL; {here}"
+
+
+def foreign_names(key: str, value: object) -> list[str]:
+    """Return what replaces the settings in a group of another program's file, such as `env:` of Atropos."""
+    if not isinstance(value, Mapping):
+        return []
+    return [foreign_message(f"{key}.{name}") for name in value if name in FOREIGN]
+
+
 def with_whole_names(message: str) -> str:
     """Return a message of SkyRL's in which settings have their whole names, where it has the last part alone.
 
@@ -136,10 +155,7 @@ def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:
     """
     settings = setting_names()
     if is_foreign(key):
-        message = (
-            f"unknown setting {key!r}, which is of Atropos or an older SkyRL: {FOREIGN_PAGE} says what replaces it"
-        )
-        raise ConfigError(message)
+        raise ConfigError(foreign_message(key))
     if key in _USUAL:
         raise ConfigError(f"unknown setting {key!r}; {_similar(key)}")
     # A key that begins at the top is whole already: its end must not be looked for in another group.

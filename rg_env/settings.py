@@ -116,7 +116,10 @@ def _check_items(name: str, value: Any, collection: Any, limits: Mapping[str, An
     items: Iterable[tuple[Any, Any]]
     if (typing.get_origin(collection) or collection) is list:
         # `imports=my_tasks.py` would otherwise be advised as [my_tasks.py], and a module is named without .py.
-        need(isinstance(value, (list, tuple)), name, value, f"must be a list; write [{str(value).removesuffix('.py')}]")
+        item = str(value)
+        if item.endswith(".py"):
+            item = item.removesuffix(".py").replace("/", ".")
+        need(isinstance(value, (list, tuple)), name, value, f"must be a list; write [{item}]")
         items = enumerate(value)
     else:
         need(isinstance(value, Mapping), name, value, "must be a mapping, such as {name: value}")
@@ -219,6 +222,18 @@ def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
             raise ConfigError(f"{path}: {name} is given twice; leave one out")
         settings[name] = value
     return settings
+
+
+def replaced_tasks(later: Mapping[str, Any], file: str, earlier: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+    """Return a line if a file replaces the tasks of an earlier one, whose questions are then not asked; else "".
+
+    Args:
+        later: the settings in the file; `earlier`: those in the files before it, with the file of each.
+    """
+    for name in later:
+        if name.endswith(".tasks") and name in earlier and earlier[name] != later[name]:
+            return f"{file} replaces tasks of {sources[name]}"
+    return ""
 
 
 def _is_within(name: str, group: str) -> bool:

@@ -38,7 +38,8 @@ def import_modules(config: RGDumpConfig) -> None:
     """
     for setting in ("reward", "experiment_class"):
         path = getattr(config, setting)
-        need(path is None or all(_module_and_name(path)), f"{PREFIX}.{setting}", path, "write module.name")
+        right = "write module.name, such as my_code.my_reward"
+        need(path is None or all(_module_and_name(path)), f"{PREFIX}.{setting}", path, right)
     names = named_modules(config)
     if not names:
         return

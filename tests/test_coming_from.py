@@ -6,7 +6,7 @@ import pytest
 
 from rg_env.config import RGDumpConfig
 from rg_env.errors import ConfigError
-from rg_env.setting_names import FOREIGN, find_setting, setting_names
+from rg_env.setting_names import FOREIGN, find_setting
 from rg_env.skyrl.train_config import known_settings
 from tests.documents import ROOT
 
@@ -60,11 +60,13 @@ def test_every_setting_of_the_readme_is_named_and_what_replaces_it_exists():
         assert settings or note, name
 
 
-def test_the_message_for_a_name_elsewhere_names_the_page():
-    leaves = {name.rpartition(".")[2] for name in ELSEWHERE if "." in name or name not in setting_names()}
-    assert leaves - {"entrypoints"} == FOREIGN
-    for name in FOREIGN:
-        with pytest.raises(ConfigError, match=r"docs/coming-from\.md"):
+def test_the_message_for_a_name_elsewhere_names_what_replaces_it_as_the_page_does():
+    of_page = {name.rpartition(".")[2]: (settings or [""])[0] for name, (settings, _) in ELSEWHERE.items()}
+    del of_page["entrypoints"]
+    assert of_page == FOREIGN
+    for name, replacement in FOREIGN.items():
+        expected = f"here it is {replacement}" if replacement else "nothing replaces it (docs/coming-from.md)"
+        with pytest.raises(ConfigError, match=re.escape(expected)):
             find_setting(name)
     assert find_setting("trainer.policy.model.fake_int4_qat.group_size")
 

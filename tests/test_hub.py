@@ -59,7 +59,7 @@ def hub(monkeypatch):
 def test_a_gated_model_is_had_with_the_users_token(hub, monkeypatch):
     check_hub_model("--model", GATED)
     check_hub_model("--model", "plain/weights")
-    with pytest.raises(UnavailableError, match="download it with `hf download none/such`"):
+    with pytest.raises(UnavailableError, match="`hf download none/such` gets it"):
         check_hub_model("--model", "none/such")
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
     with pytest.raises(UnavailableError, match="hf download meta-llama") as caught:
@@ -70,5 +70,5 @@ def test_a_gated_model_is_had_with_the_users_token(hub, monkeypatch):
 def test_eval_of_a_model_that_cannot_be_had_starts_no_server(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     done = CliRunner().invoke(app, ["eval", "--model", "nobody/nothing", "--tasks", "gcd", "--out", str(tmp_path)])
-    assert "--model='nobody/nothing': download it with `hf download nobody/nothing`" in str(done.exception)
+    assert "`hf download nobody/nothing` gets it" in str(done.exception)
     assert "starting" not in done.output

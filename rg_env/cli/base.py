@@ -189,12 +189,16 @@ class SettingsCommand(Command):
 
     def _no_option(self, ctx: Any, word: str) -> str:
         """Suggest what to write instead of an unknown option: another option, or a setting."""
-        from rg_env.setting_names import setting_names
+        from rg_env.setting_names import FOREIGN, foreign_message, setting_names
 
         bare, sign, value = word.lstrip("-").partition("=")
         setting = bare.replace("-", "_")
-        if sign and "." in bare:
+        if sign and "." in bare and setting.rpartition(".")[2] not in FOREIGN:
             return f"no option {word}: settings have no dashes, write {bare}={value}"
+        if setting.rpartition(".")[2] in FOREIGN:
+            return f"no option {word.partition('=')[0]}: {foreign_message(setting)}"
+        if setting in ("config", "recipe"):
+            return f"no option {word.partition('=')[0]}: the file stands alone, such as {ctx.command_path} mine.yaml"
         options = [name for param in self.params for name in param.opts if name.startswith("--")]
         leaves = similar_words(setting, _leaves())[:1]
         names = [name for name in setting_names() if name.rpartition(".")[2] in leaves]

@@ -14,8 +14,9 @@ from typing import Any
 
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.errors import ConfigError, need, refuse, similar_words
+from rg_env.output import print_error
 from rg_env.setting_names import find_setting, is_foreign, is_group
-from rg_env.settings import fields_of, read_file, read_value, set_value
+from rg_env.settings import fields_of, read_file, read_value, replaced_tasks, set_value
 from rg_env.user_code import import_modules
 
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_generate_length": "max_tokens"}
@@ -127,11 +128,17 @@ def read_settings(args: Iterable[str], command: str, suite: str = "fixed", **our
     """
     config = RGDumpConfig()
     files: dict[str, Any] = {}
+    sources: dict[str, str] = {}
     typed: dict[str, Any] = {}
     for arg in args:
         if arg.endswith((".yaml", ".yml")) and "=" not in arg:
+            read = {}
             for name, value in read_file(Path(arg), lambda name: not is_group(name)).items():
-                files[_whole_name(name, in_file=True)] = value
+                read[_whole_name(name, in_file=True)] = value
+            if line := replaced_tasks(read, arg, files, sources):
+                print_error(line)
+            sources |= dict.fromkeys(read, arg)
+            files |= read
         else:
             name, value = _read_override(arg)
             _refuse_unused(name, value, command, suite)

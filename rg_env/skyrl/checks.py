@@ -133,10 +133,20 @@ def check_model_paths(cfg: Any) -> Mistakes:
         folder = Path(path).expanduser()
         if folder.is_dir():
             if not (folder / "config.json").is_file():
-                yield setting, "the folder has no config.json"
+                yield setting, f"the folder has no config.json{_newest_export(folder)}"
         # Not a folder, so it is a file, which is no model, or it must look like a name on the hub.
         elif path != NANO and (folder.exists() or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path)):
             yield setting, f"there is no such folder; name an existing one, {known}"
+
+
+def _newest_export(folder: Path) -> str:
+    """Name the model of the last step in a folder of exports."""
+    steps = {}
+    for config in folder.glob("global_step_*/*/config.json"):
+        steps[config.parts[-3].removeprefix("global_step_").zfill(20)] = config.parent
+    if not steps:
+        return ", so it is not a model"
+    return f"; did you mean {steps[max(steps)]}?"
 
 
 def models_of(cfg: Any) -> dict[str, str]:

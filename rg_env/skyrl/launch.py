@@ -68,6 +68,7 @@ def running_ray(cfg: RGTrainConfig) -> Iterator[None]:
         with explaining_a_slow_start(), cpu_ray(cfg):
             yield
         return
+    os.environ.setdefault(_RAYS_WAIT, str(_WAIT))
     with explaining_a_slow_start():
         initialize_ray(cfg)
     try:
@@ -79,7 +80,8 @@ def running_ray(cfg: RGTrainConfig) -> Iterator[None]:
 SLOW_START = "The current node timed out during startup"
 """How Ray 2.57 begins its error (`ray/_private/node.py`)."""
 _RAYS_WAIT = "RAY_raylet_start_wait_time_s"
-_RAYS_DEFAULT_WAIT = 30
+_WAIT = 300
+"""Seconds that Ray's node may take to start. Ray's own 30 are too few on a busy machine."""
 
 
 @contextmanager
@@ -90,7 +92,7 @@ def explaining_a_slow_start() -> Iterator[None]:
     except Exception as error:
         if not str(error).startswith(SLOW_START):
             raise
-        waited = int(os.environ.get(_RAYS_WAIT, _RAYS_DEFAULT_WAIT))
+        waited = int(os.environ.get(_RAYS_WAIT, _WAIT))
         raise RGEnvError(
             f"Ray's node was not ready after {waited} s: on a busy machine, start again with "
             f"{_RAYS_WAIT}={10 * waited} in the environment; otherwise Ray's logs say why it did not start"

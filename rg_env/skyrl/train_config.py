@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import json
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -21,9 +21,10 @@ from skyrl.train.config.config import DataConfig, EnvironmentConfig, SkyRLGymCon
 
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.cpu.cpu_settings import CPU_OVERRIDES, nano_path
-from rg_env.errors import ConfigError, UnavailableError, one_line
-from rg_env.setting_names import find_setting, is_group, setting_names
-from rg_env.settings import check_value, nearest_recipe, read_file, read_value, set_value, value_of
+from rg_env.errors import ConfigError, UnavailableError, need, one_line
+from rg_env.output import print_error
+from rg_env.setting_names import find_setting, foreign_names, is_group, setting_names
+from rg_env.settings import check_value, nearest_recipe, read_file, read_value, replaced_tasks, set_value, value_of
 from rg_env.skyrl.checks import (
     MODELS,
     NANO,
@@ -163,6 +164,7 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
     Raises ConfigError for a file that cannot be read, and for wrong `imports`, without which tasks are unknown.
     """
     files: dict[str, Any] = {}
+    sources: dict[str, str] = {}
     typed: dict[str, Any] = {}
     mistakes: list[str] = []
     loose: list[str] = []
@@ -171,7 +173,11 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
         if key == "trainer.override_entrypoint":
             continue  # SkyRL's own switch to this entrypoint
         if arg.endswith((".yaml", ".yml")) and not sign:
-            files = _overridden(files, read_file(Path(arg), lambda name: not is_group(name)))
+            read = read_file(Path(arg), lambda name: not is_group(name))
+            if line := replaced_tasks(read, arg, files, sources):
+                print_error(line)
+            sources |= dict.fromkeys(read, arg)
+            files = _overridden(files, read)
         elif sign and key and not key.startswith(("-", "+")):
             try:
                 typed = _overridden(typed, {"".join(find_setting(key)): read_value(key, text)})
@@ -190,19 +196,39 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
             name, rest = find_setting(key, whole=True)
             if name in known_settings() and not rest:
                 check_value(name, value, known_settings()[name].kind, known_settings()[name].limits)
-            elif not rest and value is not None:  # null leaves out an optional group; SkyRL checks which are
+            elif not rest and value is None:
+                need(name in _optional_groups(), key, value, "is empty; indent the lines below it, or leave it out")
+            elif not rest:
                 member = next(member for member in known_settings() if member.startswith(f"{name}."))
                 raise ConfigError(f"{key}={value!r}: it is a group of settings; set one of them, such as {member}")
         except ConfigError as error:
             if key == f"{PREFIX}.imports":
                 raise
-            mistakes.append(str(error))
+            mistakes += foreign_names(key, value) or [str(error)]
             # Left out, so that a config can be built and shows its other mistakes.
             del values[key]
     if not values and not mistakes:
         raise ConfigError("name a configuration, such as configs/quickstart.yaml, or give key=value settings")
+    if not mistakes and MODELS[0] not in values:
+        mistakes.append(f"no model is set: name a recipe first, such as configs/quickstart.yaml, or set {MODELS[0]}")
     of_device = CPU_OVERRIDES if values.get(f"{PREFIX}.device") == "cpu" else {}
     return of_device | values, set(typed), mistakes
+
+
+@functools.cache
+def _optional_groups() -> Collection[str]:
+    """Return the groups of settings that null leaves out."""
+    return frozenset(_walk_optional(RGTrainConfig, ""))
+
+
+def _walk_optional(datacls: type, prefix: str) -> Iterator[str]:
+    for name, kind in typing.get_type_hints(datacls).items():
+        parts = (kind, *typing.get_args(kind))
+        for part in parts:
+            if isinstance(part, type) and dataclasses.is_dataclass(part):
+                if type(None) in parts:
+                    yield f"{prefix}{name}"
+                yield from _walk_optional(part, f"{prefix}{name}.")
 
 
 def _overridden(values: dict[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:

@@ -242,9 +242,9 @@ def test_an_evaluation_says_how_many_questions_it_has(tmp_path: Path, warnings: 
     assert (len(fixed), fixed.left_out) == (39, 1)
     noted = left_out_of_mix(tasks, ScorerConfig(), "strict")
     assert noted == {"mine": {"eval": [40]}}
-    assert left_out_of_mix(tasks, ScorerConfig(), "strict", {"questions_left_out": noted}) == noted
+    assert left_out_of_mix(tasks, ScorerConfig(), "strict", noted) == noted
     with pytest.raises(ConfigError, match="that are left out are not those of the time when this run began"):
-        left_out_of_mix(tasks, ScorerConfig(), "strict", {"questions_left_out": {}})
+        left_out_of_mix(tasks, ScorerConfig(), "strict", {})
 
 
 def test_several_right_answers_are_all_paid(tmp_path: Path) -> None:

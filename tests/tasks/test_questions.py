@@ -144,8 +144,8 @@ def test_an_id_names_one_question_and_says_when_its_file_has_changed(fifty: Path
     with pytest.raises(ConfigError, match=r"sums\.jsonl, or `question` .* has changed since this id was given"):
         item_of_id(item.id, mix(fifty))
     with pytest.raises(ConfigError, match=r"tasks\.sums\.file: \S+sums\.jsonl .* has changed since this run began"):
-        hashes_of(mix(fifty), {"question_files": {"sums": noted}})
-    hashes_of(mix(fifty), {"question_files": hashes_of(mix(fifty))})
+        hashes_of(mix(fifty), {"sums": noted})
+    hashes_of(mix(fifty), hashes_of(mix(fifty)))
     hashes_of(mix(fifty), {})
 
 
