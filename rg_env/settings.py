@@ -224,6 +224,22 @@ def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
     return settings
 
 
+def lines_of(path: Path, is_setting: Callable[[str], bool]) -> dict[str, int]:
+    """Return the line, from 1, of each setting in a file that `read_file` has read."""
+    lines: dict[str, int] = {}
+
+    def walk(node: Any, prefix: str) -> None:
+        for key, value in node.value:
+            dotted = f"{prefix}{key.value}"
+            if isinstance(value, yaml.MappingNode) and not is_setting(dotted):
+                walk(value, f"{dotted}.")
+            else:
+                lines[dotted] = key.start_mark.line + 1
+
+    walk(yaml.compose(path.read_text(encoding="utf-8"), _Loader), "")
+    return lines
+
+
 def replaced_tasks(later: Mapping[str, Any], file: str, earlier: Mapping[str, Any], sources: Mapping[str, str]) -> str:
     """Return a line if a file replaces the tasks of an earlier one, whose questions are then not asked; else "".
 

@@ -19,7 +19,7 @@ from rg_env.terminal.screen import Screen
 from rg_env.terminal.supervisor import supervise
 
 if TYPE_CHECKING:
-    from rg_env.skyrl.train_config import RGTrainConfig
+    from rg_env.skyrl.train_config import RGTrainConfig, TrainingRun
 
 CHECK, VERBOSE = "--check", "--verbose"
 """Arguments: only check the settings; show the whole log."""
@@ -92,21 +92,28 @@ def check(argv: Iterable[str], *, everything: bool = False) -> None:
     Raises:
         ConfigError: the settings cannot work on any machine.
     """
+    from rg_env.skyrl.train_config import as_yaml
+
+    run = load_quietly(argv)
+    _check_experiment(run.cfg)
+    _check_prompts(run.cfg)
+    print_line("# All settings:" if everything else f"# What differs from the defaults ({VERBOSE}: all):")
+    print_text(as_yaml(run, everything=everything).rstrip())
+    print_line("# The settings are valid. `rg-env config` with the same arguments says where each comes from.")
+
+
+def load_quietly(argv: Iterable[str]) -> TrainingRun:
+    """`load_run`, of whose log only the warnings are shown, with what this machine lacks among them."""
     from loguru import logger
 
-    from rg_env.skyrl.train_config import as_yaml, load_run
+    from rg_env.skyrl.train_config import load_run
 
     def warn(message: Any) -> None:
         print_error(f"warning: {message.record['message']}")
 
     logger.remove()
     logger.add(warn, level="WARNING")  # what SkyRL's checks tell is no news
-    run = load_run(argv, tolerate=lambda missing: print_error(f"warning: {missing}"))
-    _check_experiment(run.cfg)
-    _check_prompts(run.cfg)
-    print_line("# All settings:" if everything else f"# What differs from the defaults ({VERBOSE}: all):")
-    print_text(as_yaml(run, everything=everything).rstrip())
-    print_line("# The settings are valid.")
+    return load_run(argv, tolerate=lambda missing: print_error(f"warning: {missing}"))
 
 
 def _check_experiment(cfg: RGTrainConfig) -> None:

@@ -20,7 +20,7 @@ from rg_env.cli.options import Force, Imports, JsonFlag, SettingArguments, Tasks
 from rg_env.cli.runs_command import runs
 from rg_env.cli.serve_command import serve
 from rg_env.cli.tasks import TasksCommand, tasks
-from rg_env.errors import ConfigError, RGEnvError, did_you_mean
+from rg_env.errors import ConfigError, RGEnvError, as_typed, did_you_mean
 from rg_env.output import guard_streams, print_error, print_fields, print_json, print_line, print_text
 from rg_env.scoring.types import MEANINGS, Status, Verdict
 
@@ -148,6 +148,36 @@ def train(
         arguments.append(command.VERBOSE)
     # Does not return: it exits with the code of the run.
     command.main(arguments)
+
+
+@app.command(cls=SettingsCommand, context_settings=_PASS_ON)
+def config(
+    settings: SettingArguments = None,
+    everything: Annotated[bool, typer.Option("--all", help="Show SkyRL's defaults, too.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show the settings with which `rg-env train` would run, and where each comes from.
+
+    Examples:
+      rg-env config configs/quickstart.yaml mine.yaml seed=7
+      rg-env config configs/quickstart.yaml --all | grep temperature
+    """
+    from rg_env.skyrl.sources import settings_in_force
+    from rg_env.train import load_quietly
+
+    arguments = list(settings or [])
+    run = load_quietly(arguments)
+    shown = []
+    for setting in settings_in_force(arguments, run):
+        if everything or setting.source != "SkyRL's default":
+            shown.append(setting)
+    if as_json:
+        print_json([setting._asdict() for setting in shown])
+        return
+    lines = [(f"{setting.name}: {as_typed(setting.value)}", setting.source) for setting in shown]
+    width = min(max(len(line) for line, _ in lines), 80)
+    for line, source in lines:
+        print_line(f"{line:{width}}  # {source}")
 
 
 app.command("eval", cls=ServerCommand, context_settings=_PASS_ON)(evaluate)
