@@ -1,6 +1,7 @@
 """The log of single rollouts (`debug_logging`): a file of its own, beside the log of the run.
 
-Invariant: the first line of a rollout says what counts: its reward, and how that came about; the response follows.
+Invariant: every decision is there. Of a group: where its text is kept, or why not, and whether it has a signal. Of a
+rollout, in its first line: its reward, and how that came about; the response follows. Of a canary: whether it passed.
 No text of a model can change the terminal that shows the file. A disk that fails is one warning and stops nothing.
 """
 
@@ -14,7 +15,10 @@ from loguru import logger
 
 from rg_env.analysis.group_text import group_lines
 from rg_env.choices import SOLVED_AT
+from rg_env.config import RGDumpConfig
+from rg_env.dump import route
 from rg_env.dump.schema import GroupRecord
+from rg_env.wording import visible
 
 
 class RolloutLog:
@@ -22,9 +26,11 @@ class RolloutLog:
 
     Args:
         folder: created if missing.
+        config: which texts the dump keeps.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, config: RGDumpConfig) -> None:
+        self._config = config
         self.path = Path(folder, f"rollouts-{time.strftime('%Y%m%d-%H%M%S')}.log")
         self._failed = False
 
@@ -33,7 +39,17 @@ class RolloutLog:
         lines: list[str] = []
         for group in groups:
             solved_at = SOLVED_AT if group.solved_at is None else group.solved_at
-            lines += group_lines(group, solved_at, every_rollout=True, in_full=True)
+            kind, not_kept = route(group, self._config)
+            kept = f"text in the {kind} files" if kind else f"text not kept: {not_kept}"
+            lines += group_lines(group, solved_at, every_rollout=True, in_full=True, remark=kept)
+        self._write(lines)
+
+    def log_canary(self, sentence: str, *, passed: bool) -> None:
+        """Write how an answer of known score was scored."""
+        outcome = "as it should be" if passed else "the verifier is wrong"
+        self._write([visible(f"== canary: {sentence}: {outcome}", one_line=True), ""])
+
+    def _write(self, lines: Iterable[str]) -> None:
         text = "".join(f"{line}\n" for line in lines)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

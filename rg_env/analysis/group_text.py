@@ -164,9 +164,14 @@ def rollout_facts(rollout: RolloutRecord, group: GroupRecord, *, in_full: bool =
     """Return one line about a rollout of a group: its numbers, and what was wrong with it.
 
     Args:
-        in_full: also the answer that was scored, both of its scores, and what `scorer.normalize` removed from it.
+        in_full: also the answer that was scored, both of its scores, what `scorer.normalize` removed from it, why the
+            response ended, and whether it is trained on.
     """
     facts = [*_score_facts(rollout, group, in_full), *_response_facts(rollout)]
+    if in_full and rollout.stop_reason:
+        facts.append(f"stop reason {rollout.stop_reason}")
+    if in_full and rollout.masked:
+        facts.append("not trained on")
     if in_full and rollout.raw_score is not None:
         facts.append(f"answer {rollout.answer!r}")
         if rollout.normalized:
@@ -216,6 +221,7 @@ def group_lines(
     every_rollout: bool = False,
     repetition: int | None = None,
     in_full: bool = False,
+    remark: str = "",
 ) -> Iterator[str]:
     """Yield a group as plain text: its prompt, its best and its worst rollout.
 
@@ -224,9 +230,12 @@ def group_lines(
         every_rollout: all rollouts instead.
         repetition: only the rollout with this number instead.
         in_full: as in `rollout_facts`.
+        remark: below the facts of the group.
     """
     yield f"== {visible(group.group_id, one_line=True)}"
     yield group_facts(group, solved_at)
+    if remark:
+        yield remark
     for role, content in prompt(group):
         yield f"-- {visible(role, one_line=True)}"
         yield from _indented(content)

@@ -15,7 +15,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loguru import logger
 
@@ -32,6 +32,9 @@ from rg_env.symptoms import CANARIES, CANARY_FAILURES, RIGHT_UNSOLVED, WRONG_SOL
 from rg_env.tasks import Item
 from rg_env.tasks.item import ENV_CLASS
 from rg_env.wording import counted, rate
+
+if TYPE_CHECKING:
+    from rg_env.rollout_log import RolloutLog
 
 _OF_STEP = 32
 """Canaries for the responses of a step, half of them right."""
@@ -92,8 +95,8 @@ class CanaryCounts:
 class Canaries:
     """The canaries of a run. There are none until `begin` is called."""
 
-    def __init__(self, config: RGDumpConfig) -> None:
-        self._config = config
+    def __init__(self, config: RGDumpConfig, log: RolloutLog | None = None) -> None:
+        self._config, self._log = config, log
         self._judge = Judge(config)
         self._responses_per_step = 0
         self._owed = 0
@@ -235,7 +238,11 @@ class Canaries:
         if scored is None:
             return
         self._step.scored += 1
-        if self._is_solved(scored) == canary.is_right:
+        passed = self._is_solved(scored) == canary.is_right
+        if self._log is not None:
+            sentence = _sentence(canary.item, canary.answer, scored, is_right=canary.is_right)
+            self._log.log_canary(sentence, passed=passed)
+        if passed:
             return
         if canary.is_right:
             self._step.right_unsolved += 1

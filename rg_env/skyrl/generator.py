@@ -68,7 +68,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         if self.config.debug_logging and log_folder:
             from rg_env.rollout_log import RolloutLog
 
-            self.rollout_log = RolloutLog(log_folder)
+            self.rollout_log = RolloutLog(log_folder, self.config)
         longest = self.generator_cfg.sampling_params.max_generate_length
         self._judge = Judge(self.config, max_length=longest, log_folder=log_folder)
         note_turns(self)

@@ -266,7 +266,7 @@ class RGTrainerMixin(RecordingTrainer):
         super().__init__(*args, **kwargs)
         self._tally, self._drawn = Tally(self.generator.config), Tally(self.generator.config)
         self._phantoms, self._watched = Counter(), {}
-        self._canaries = self.generator.canaries = Canaries(self.generator.config)
+        self._canaries = self.generator.canaries = Canaries(self.generator.config, self.generator.rollout_log)
         self.eval_dataset = eval_dataset
         if eval_dataset is not None:  # the processes of SkyRL's loader would make the evaluation set anew
             batch = {"batch_size": self.cfg.trainer.eval_batch_size, "collate_fn": eval_dataset.collate_fn}
