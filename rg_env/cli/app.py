@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,7 +65,7 @@ def main() -> None:
             command = getattr(getattr(error, "ctx", None), "command_path", "rg-env")
             # A message that ends with a question ("did you mean …?") says how to go on; the help would distract.
             if not message.endswith("?"):
-                message = f"{message}; see `{command} --help`"
+                message = f"{message}{_meant(error, sys.argv)}; see `{command} --help`"
             print_error(message)
         sys.exit(error.exit_code)
     except RGEnvError as error:
@@ -73,6 +74,16 @@ def main() -> None:
     except Exception:
         print_text(traceback.format_exc().rstrip(), stderr=True)
         sys.exit(1)
+
+
+def _meant(error: typer.TyperException, words: Sequence[str]) -> str:
+    """Say with which option a word without one was meant: the file that a command writes, or a response."""
+    message, last = error.format_message(), words[-1]
+    if "Missing option '--out'" in message and len(words) > 3 and not last.startswith("-"):
+        return f": is it {last!r}? write --out {last}"
+    if "unexpected extra argument" in message and "score" in words:
+        return f": a response is given by --response {last!r}"
+    return ""
 
 
 def _show_version(wanted: bool) -> None:

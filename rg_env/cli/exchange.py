@@ -200,7 +200,7 @@ def card(
     folder = folders[0]
     dump = open_run(folder)
     with spinner("reading"):
-        written = write_card(dump, folder, license_name=license_name, force=force)
+        written = write_card(dump, folder, license_name=license_name.lower(), force=force)
     print_line(f"{written.path}: configurations {', '.join(written.configs)}")
     if written.unfinished:
         print_error(f"{counted(written.unfinished, 'file')} of a run that has not ended left out: make the card again")

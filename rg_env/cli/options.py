@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rg_env.errors import ConfigError
 from rg_env.output import console, print_error
 
 if TYPE_CHECKING:
     from rg_env.dump import Dump
 
+_OPERATORS = {"=", "==", "!=", "<>", "<", ">", "<=", ">=", "AND", "OR", "NOT", "IN", "LIKE"}
+"""Words of a condition, which become words of the command if its quotes are forgotten."""
 SettingArguments = Annotated[
     list[str] | None,
     typer.Argument(
@@ -72,11 +75,26 @@ def locate_dumps(paths: Iterable[Path]) -> list[Path]:
 
     dumps = []
     for path in paths:
+        if not path.exists() and (hint := _no_path(str(path))):
+            raise ConfigError(hint)
         dump = locate(path)
         if dump != path:
             print_error(f"reading {dump}")
         dumps.append(dump)
     return dumps
+
+
+def _no_path(word: str) -> str:
+    """Say what a word was meant to be that stands in the place of a dump; empty if it may be one."""
+    if word.upper() in _OPERATORS:
+        return f"{word!r} is not a dump: put the whole condition in double quotes, --where \"phase = 'eval'\""
+    from rg_env.analysis.stats import STATISTICS
+    from rg_env.choices import By
+
+    columns = {*(each.name for each in STATISTICS), *(by.value for by in By)}
+    if word.rstrip(",") in columns:
+        return f"{word!r} is a column, not a dump: write a list without spaces, such as --by task,step"
+    return ""
 
 
 def print_remarks(*dumps: "Dump", texts: bool = True) -> None:

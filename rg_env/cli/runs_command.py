@@ -43,7 +43,7 @@ def runs(
     else:
         _print(runs)
     if not runs:
-        print_error(f"no runs in {folder}: no folder in it, at most three levels deep, has a dump")
+        print_error(f"no runs found below {folder}/, three levels deep: name another folder, `rg-env runs FOLDER`")
         raise typer.Exit(1)
 
 

@@ -12,7 +12,7 @@ import typer
 
 from rg_env.choices import By, parse_by
 from rg_env.cli.options import JsonFlag, Selection, SolvedAt, print_remarks, spinner
-from rg_env.errors import DumpError, did_you_mean
+from rg_env.errors import ConfigError, DumpError, did_you_mean
 from rg_env.output import cell, console, print_error, print_json, print_line
 from rg_env.wording import counted
 
@@ -27,6 +27,10 @@ _FLIPS_SHOWN, _SETS_SHOWN = 5, 5
 def _check_keys(text: str) -> str:
     parse_by(text)
     return text
+
+
+_SHOWN = 12
+"""Columns that an error names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +70,7 @@ class StatsOptions(Selection):
         for name in self.names:
             if name not in known:
                 choices = [column for column in known if not column.endswith(("_low", "_high"))]
-                every = f"use {', '.join(choices)}, or with _low or _high the interval's ends"
+                every = f"use {', '.join(choices[:_SHOWN])}, … (all in docs/reading.md)"
                 raise DumpError(f"--columns: there is no {name}{did_you_mean(name, choices, every)}")
 
 
@@ -94,7 +98,10 @@ def stats(
     """
     dump = options.open()
     if against:
-        other = Selection(paths=against, where=options.where).open()
+        selected = Selection(paths=against, where=options.where)
+        if {dump.resolve() for dump in selected.dumps} == {path.resolve() for path in options.dumps}:
+            raise ConfigError("--against names the same dump: name the one to compare with")
+        other = selected.open()
         _compare(dump, other, options, against)
         print_remarks(dump, other, texts=False)
     else:

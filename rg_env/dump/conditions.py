@@ -88,8 +88,11 @@ def parse_condition(text: str) -> Condition:
     if "solved" in unknown:
         raise wrong("unknown column solved; did you mean base_score >= solved_at?")
     if unknown:
-        hint = did_you_mean(unknown[0], SCHEMA, _COLUMNS)
-        raise wrong(f"unknown column {unknown[0]}; a text stands in single quotes: '{unknown[0]}'{hint}")
+        name = unknown[0]
+        # What is compared with something stands on the left, where a text without quotes does not.
+        if re.search(rf"(?<![\w.]){re.escape(name)}\s*([=<>!]|in\b|like\b|between\b|is\b)", bare, re.IGNORECASE):
+            raise wrong(f"unknown column {name}{did_you_mean(name, SCHEMA, _COLUMNS)}")
+        raise wrong(f"unknown column {name}: put text in single quotes: '{name}'")
     if not columns:
         raise wrong(f"names no column; {_COLUMNS}")
     for name, words in WORDS.items():

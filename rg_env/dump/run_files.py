@@ -189,7 +189,9 @@ def _files_at(path: Path) -> Sequence[DumpFile]:
         with open_regular(path):
             pass
     except OSError as error:
-        raise DumpError(f"{path} cannot be read ({error.strerror}): name a dump folder or a .jsonl file") from None
+        raise DumpError(
+            f"{path} cannot be read ({error.strerror}): name a dump folder or a .jsonl file; `rg-env runs` lists them"
+        ) from None
     file = parse_name(path)
     if file is None:
         raise DumpError(f"{path} is not a file of a dump: its name would be {PREFIX}_…_RUN_NUMBER.jsonl")

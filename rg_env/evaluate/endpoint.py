@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 _TAG = re.compile(r"<(/?(?:think|answer))>")
+_MODELS_SHOWN = 5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 """Seconds between two tries, as in the client: doubled with each."""
 _PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS)
@@ -156,12 +157,23 @@ class Endpoint:
         """Find out at once that no server answers or that the key is refused.
 
         Raises:
-            EndpointError: one of the two. Servers without a list of models pass, and so do keys that may not see it.
+            EndpointError: one of the two, or it has other models. Servers without a list of models pass, and so do keys
+                that may not see it.
         """
         import openai
 
+        models: list[str] = []
         try:
-            await self._client.models.list()
+            models = [model.id async for model in self._client.models.list()]
+            # Some servers have names that they do not list: whether this is one, a request of one token tells.
+            if models and self.model not in models:
+                await self._client.with_options(max_retries=0).chat.completions.create(
+                    model=self.model, messages=[{"role": "user", "content": "1"}], max_tokens=1
+                )
+        except openai.NotFoundError:
+            if models:
+                names = ", ".join(map(repr, models[:_MODELS_SHOWN]))
+                raise EndpointError(f"{self.url} has no model {self.model!r}, only {names}") from None
         except openai.AuthenticationError as error:
             raise self._refusal(error) from None
         except openai.APIConnectionError as error:
@@ -213,7 +225,9 @@ class Endpoint:
         """Return why no request can succeed, by the status of the first reply."""
         reason = _reason(error)
         if error.status_code == HTTPStatus.NOT_FOUND:
-            return EndpointError(f"{self.url} has no model {self.model!r}, or is no API ({reason})")
+            return EndpointError(
+                f"{self.url} has no model {self.model!r}, or is not an OpenAI-compatible API ({reason})"
+            )
         if not os.environ.get(KEY_VARIABLE):
             return EndpointError(f"{self.url} wants a key: set {KEY_VARIABLE} ({reason})")
         return EndpointError(f"{self.url} refuses the key in {KEY_VARIABLE} ({reason})")
@@ -241,10 +255,10 @@ class Endpoint:
 
 
 def base_url(url: str) -> str:
-    """Return the address with its path; `/v1` if it has none.
+    """Return the address with its path, without that of a request; `/v1` if it has none.
 
-    >>> base_url("http://127.0.0.1:8000/")
-    'http://127.0.0.1:8000/v1'
+    >>> base_url("http://127.0.0.1:8000/"), base_url("http://127.0.0.1:8000/api/v1/chat/completions")
+    ('http://127.0.0.1:8000/v1', 'http://127.0.0.1:8000/api/v1')
 
     Raises:
         ConfigError: it is not an address, or contains a password.
@@ -257,7 +271,8 @@ def base_url(url: str) -> str:
     need(valid, "endpoint", url, "must be an address such as http://127.0.0.1:8000/v1")
     if parts.username or parts.password or parts.query:
         need(False, "endpoint", f"{parts.scheme}://{parts.hostname}", f"put the key in {KEY_VARIABLE}, not in the URL")
-    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"
+    path = parts.path.rstrip("/").removesuffix("/chat/completions")
+    return f"{parts.scheme}://{parts.netloc}{path or '/v1'}"
 
 
 def _error_of(completion: ChatCompletion | str) -> Mapping[str, Any] | None:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from rg_env.choices import Split
 from rg_env.dump import Attempt, DumpWriter, Phase, check_folder, open_dump
-from rg_env.dump.files import list_files
+from rg_env.dump.files import list_files, manifest_name
 from rg_env.dump.manifest import note_in_manifest
 from rg_env.dump.reader import Dump, open_run_of
 from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutRecord, answered
@@ -70,7 +70,10 @@ def run_job(job: Job, *, resume: bool) -> Finished:
     except (ConfigError, EndpointError, ServerError) as failure:
         # Nothing was answered, so there is nothing to show: the error is all. Otherwise it is shown with the result.
         if not totals.responses:
-            note_in_manifest(job.folder, run_id, attempt, Attempt(end=f"failed: {one_line(failure)}"))
+            if attempt == 1:  # so that the corrected command may have the folder
+                (job.folder / manifest_name(run_id)).unlink(missing_ok=True)
+            else:
+                note_in_manifest(job.folder, run_id, attempt, Attempt(end=f"failed: {one_line(failure)}"))
             with suppress(OSError):
                 job.folder.rmdir()  # only an empty one goes: `rg-env runs` would warn about it
             raise

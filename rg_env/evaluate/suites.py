@@ -97,23 +97,18 @@ def suite_questions(
         ConfigError: there is no such suite, or it cannot be made.
     """
     if name == FIXED:
-        fixed = _fixed_items(config, note, **limits)
-        items, size, left_out = iter(fixed.items), len(fixed), fixed.left_out
+        fixed = _fixed_items(config, count, note, **limits)
+        items, size, left_out = iter(fixed.items), fixed.size, fixed.left_out
         advice = f"; num_eval_samples_per_task={config.num_eval_samples_per_task} says how many of each task"
-        of_task: dict[str, list[Item]] = {}
-        for item in fixed.items:
-            of_task.setdefault(item.task, []).append(item)
-        by_task = {task: iter(part) for task, part in of_task.items()}
     else:
         suite = load_suite(name)
         name, size, left_out, advice, items = suite.name, suite.size, 0, "", suite.items()
-        by_task = {task.name: task.items() for task in suite.tasks}
+        if count is not None:
+            items = _evenly({task.name: task.items() for task in suite.tasks}, count)
         config.format, config.system_prompt, config.worked_examples = suite.format.value, suite.system_prompt, []
     label = name
     if count is not None:
         need(count <= size, "--items", count, f"the suite has {size} questions{advice}")
-        items = _evenly(by_task, count)
-        label = name
         if count != size:
             label = f"{name}, {count:,} of {size:,} questions"
     # All are made now, because the fingerprint is that of all questions.
@@ -135,15 +130,19 @@ def suite_questions(
     return Questions({"suite": facts}, len(asked), make)
 
 
-def _fixed_items(config: RGDumpConfig, note: Callable[[str], None], **limits: Any) -> EvalSet:
-    """Return the fixed evaluation set, whose items are made in a thread."""
-    fixed = EvalSet.of(config, **limits)
+def _fixed_items(config: RGDumpConfig, count: int | None, note: Callable[[str], None], **limits: Any) -> EvalSet:
+    """Return the fixed evaluation set, or a part of it, whose items are made in a thread."""
+
+    def choose(sizes: Mapping[str, int]) -> list[str]:
+        return list(_evenly({task: iter([task] * size) for task, size in sizes.items()}, count or 0))
+
+    fixed = EvalSet.of(config, choose if count is not None else None, **limits)
     while not fixed.is_made(_NOTE_SECONDS):
         note(fixed.progress)
     return fixed
 
 
-def _evenly(by_task: Mapping[str, Iterator[Item]], count: int) -> Iterator[Item]:
+def _evenly[T](by_task: Mapping[str, Iterator[T]], count: int) -> Iterator[T]:
     """Yield the first items of each task, one of each in turn, up to `count`."""
     left = [by_task[task] for task in _spread(list(by_task))]
     while left:

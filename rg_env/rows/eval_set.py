@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from functools import cached_property
 from typing import Any
 
 from loguru import logger
@@ -23,6 +24,18 @@ _MOST_REPEATED = 64
 """After so many numbers in a row whose questions came before, a task has no more for the fixed evaluation set."""
 
 
+Choose = Callable[[Mapping[str, int]], Sequence[str]]
+"""The number of items of each task → the task of each item, in order."""
+
+
+def _in_turn(sizes: Mapping[str, int]) -> list[str]:
+    """One of each task in turn, so that a larger set begins with a smaller one."""
+    order: list[str] = []
+    for turn in range(max(sizes.values(), default=0)):
+        order += [task for task, size in sizes.items() if turn < size]
+    return order
+
+
 class EvalSet(Rows):
     """The fixed evaluation set: the items of every task of a mix, one of each task in turn, whatever the weights.
 
@@ -34,6 +47,8 @@ class EvalSet(Rows):
         samples_per_task: at least 1. Questions are distinct until a task runs out of them.
         complexity: None: the tasks' default options. A number in [0, 1]: all items have this complexity. `random`: the
             items of a task have the `FIXED_COMPLEXITIES` in turn, without those at which it has no items.
+        choose: takes the number of items of each task, and returns the task of each item that is made, in order; None:
+            one of each task in turn, until all are there.
 
     Raises:
         ConfigError: an argument is impossible. Later, when something is asked for: no task can be used, or one that is
@@ -48,6 +63,7 @@ class EvalSet(Rows):
         *,
         complexity: Complexity = None,
         scorer: ScorerConfig | None = None,
+        choose: Choose | None = None,
         **prompt: Any,
     ) -> None:
         # What only drawing finds out, such as a wrong seed or complexity, is raised when somebody asks for an item.
@@ -56,16 +72,18 @@ class EvalSet(Rows):
         self._made: Future[Sequence[Item]] = Future()
         self.progress = ""
         """How far making the items is, for people."""
+        self.size = 0
+        """The number of items of the whole set. Known when those that were chosen are made, as is `left_out`."""
         self.left_out = 0
-        """How many more questions of files the set would have, if none were left out. Known when the items are made."""
-        arguments = (TaskMix.parse(tasks), seed, samples_per_task, complexity, scorer)
+        """How many more questions of files the set would have, if none were left out."""
+        arguments = (TaskMix.parse(tasks), seed, samples_per_task, complexity, scorer, choose or _in_turn)
         threading.Thread(target=self._make, args=arguments, name="rg-eval-set", daemon=True).start()
 
     @classmethod
-    def of(cls, config: RGDumpConfig, **limits: Any) -> EvalSet:
+    def of(cls, config: RGDumpConfig, choose: Choose | None = None, **limits: Any) -> EvalSet:
         """Return the fixed evaluation set of the settings; `limits` as in `prompt_options`."""
         options = prompt_options(config, **limits)
-        return cls(config.tasks, config.eval_seed, config.num_eval_samples_per_task, **options)
+        return cls(config.tasks, config.eval_seed, config.num_eval_samples_per_task, choose=choose, **options)
 
     def is_made(self, seconds: float) -> bool:
         """Return whether the items are made, or making them failed. Waits for that, at most so many seconds."""
@@ -73,7 +91,7 @@ class EvalSet(Rows):
 
     @property
     def items(self) -> Sequence[Item]:
-        """All items, one of each task in turn. Waits for them, and raises what making them has raised."""
+        """The items that were chosen. Waits for them, and raises what making them has raised."""
         return self._made.result()
 
     def __len__(self) -> int:
@@ -86,20 +104,26 @@ class EvalSet(Rows):
         self.progress = f"{done} of {total} tasks tried"
 
     def _make(
-        self, mix: TaskMix, seed: int, samples_per_task: int, complexity: Complexity, scorer: ScorerConfig | None
+        self,
+        mix: TaskMix,
+        seed: int,
+        samples_per_task: int,
+        complexity: Complexity,
+        scorer: ScorerConfig | None,
+        choose: Choose,
     ) -> None:
         try:
             source = ItemSource(mix, seed, "eval", complexity, self.prompts, self._note_tasks, scorer)
-            # One of each task in turn, so that a larger set begins with a smaller one.
-            fixed = [_fixed_items(source, task, samples_per_task) for task in source.mix.tasks]
-            total = sum(len(of_task) for of_task in fixed)
-            self.left_out = sum(of_task.left_out for of_task in fixed)
+            fixed = {task.name: _fixed_items(source, task, samples_per_task) for task in source.mix.tasks}
+            self.size = sum(len(of_task) for of_task in fixed.values())
+            self.left_out = sum(of_task.left_out for of_task in fixed.values())
+            chosen = choose({name: len(of_task) for name, of_task in fixed.items()})
+            turns = Counter[str]()
             items: list[Item] = []
-            for number in range(max(map(len, fixed))):
-                for of_task in fixed:
-                    if number < len(of_task):
-                        items.append(of_task.draw(number))
-                        self.progress = f"{len(items):,} of {total:,} questions"
+            for name in chosen:
+                items.append(fixed[name].draw(turns[name]))
+                turns[name] += 1
+                self.progress = f"{len(items):,} of {len(chosen):,} questions"
             self._made.set_result(items)
         except BaseException as error:  # whoever asks for the items gets it, or would wait for ever
             self._made.set_exception(error)
@@ -138,13 +162,16 @@ class _FixedItems:
 
     def __init__(self, source: ItemSource, task: TaskSpec, samples: int) -> None:
         self._source, self._task, self._samples = source, task, samples
-        self._complexities = list(source.usable(task))
         self._next: Counter[ItemStream] = Counter()  # several complexities may have one level, and so one stream
         self._repeating: set[ItemStream] = set()
         self._questions: set[str] = set()
 
     def __len__(self) -> int:
         return self._samples
+
+    @cached_property
+    def _complexities(self) -> list[float | None]:
+        return list(self._source.usable(self._task))
 
     def draw(self, turn: int) -> Item:
         """Return the item of a turn, in order of the turns. Raises as `ItemSource.item`."""

@@ -19,6 +19,9 @@ from rg_env.tasks.upstream.mended_dataset import MIXERS, registered
 
 _DATASET_OPTIONS = ("size", "seed")
 
+_WHERE = "`rg-env tasks` lists them; a task of your own needs --imports MODULE, or the setting imports"
+"""For an unknown task that is similar to none."""
+
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
@@ -88,7 +91,7 @@ def check_name(name: str) -> None:
         task, dash, _ = name.partition("-")
         if dash and task in known:  # meant as the id of an item
             raise ConfigError(f"{name!r} is no task and no id of an item; did you mean {task}-train-42-0?")
-        raise ConfigError(f"unknown task {name!r}{did_you_mean(name, known, '`rg-env tasks` lists them')}")
+        raise ConfigError(f"unknown task {name!r}{did_you_mean(name, known, _WHERE)}")
 
 
 def check_options(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
