@@ -18,7 +18,8 @@ One job, from the caller to its result, and who may end where:
                              frees the place
     result             ◄───  delivers
 
-In a fresh pool the worker of the next job is forked while this one runs. In any other, a job takes along up to 15 that
+In a fresh pool workers wait forked; when a job has taken one, the next is forked after it, or while it runs if none is
+left. In any other, a job takes along up to 15 that
 wait behind it, in one message (`_ask_for_several`): a message takes longer than most answers.
 
 The caller may be interrupted or end at any point: its job is cancelled, its worker killed. A worker that ends, or says
@@ -33,7 +34,7 @@ handlers run in the main thread only, so that none can interrupt what runs here.
 Invariants:
 - At most `size` workers have jobs: one each, or one message of several. A worker is used again only after a complete,
   well-formed reply, and killed otherwise, because a late reply could be taken for that to a later job. In a fresh pool,
-  none is used again; at most as many as jobs are running wait forked.
+  none is used again; at most one for each place, or for each job that runs, waits forked.
 - A message of several decides nothing but values. If anything is wrong with it, or a reply with one of its jobs, all of
   them are asked for again, each alone: limits, failures and excuses are those of a job alone.
 - The limits of a job start when a worker that is ready for its target gets the job. Waiting for a worker, or for one to
@@ -61,7 +62,7 @@ from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
-from weakref import WeakKeyDictionary, WeakMethod
+from weakref import WeakKeyDictionary, WeakMethod, ref
 
 from .caller_worker import START_SECONDS, ForkServer, Limit, Worker, cpu_seconds, is_asleep
 from .failures import Failure, JobFailedError, ProtocolError, ScorerPoolError, describe, reason_of
@@ -108,13 +109,18 @@ class _Inbox:
         self._calls.append(call)
 
     def wake(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have the loop look, unless it is about to. Raises RuntimeError: it was closed."""
+        """Have the loop look, unless it is about to. A loop that was closed never does."""
         looks = self._looks
-        if self._woken_before_look != looks:
+        if self._woken_before_look == looks:
+            return
+        try:
             # Its own context, because what begins there lives longer than the call whose context this is.
             loop.call_soon_threadsafe(self._look, loop, context=Context())
-            # Afterwards: if a signal handler raises before it, the next caller wakes the loop once more.
-            self._woken_before_look = looks
+        except RuntimeError:
+            self._calls.clear()
+            return
+        # Afterwards: if a signal handler raises before it, the next caller wakes the loop once more.
+        self._woken_before_look = looks
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         self._looks += 1  # first: whatever is put from here on wakes the loop again
@@ -128,7 +134,9 @@ class _Inbox:
 
 def _inbox_of(loop: asyncio.AbstractEventLoop) -> _Inbox:
     inbox = _inboxes.get(loop)
-    return inbox if inbox is not None else _inboxes.setdefault(loop, _Inbox())
+    if inbox is None:
+        inbox = _inboxes.setdefault(loop, _Inbox())
+    return inbox
 
 
 def wait_for[T](begin: Begin[T]) -> T:
@@ -148,11 +156,11 @@ async def wait_for_async[T](begin: Begin[T]) -> T:
     loop = asyncio.get_running_loop()
     inbox = _inbox_of(loop)
     finished: asyncio.Future[T] = loop.create_future()
+    waiting = ref(finished)  # an inbox that holds its own loop would never be freed
 
     def deliver(result: T) -> None:
-        inbox.put(partial(_settle, finished, result))
-        with suppress(RuntimeError):  # the loop was closed, so nobody waits there any more
-            inbox.wake(loop)
+        inbox.put(partial(_settle, waiting, result))
+        inbox.wake(loop)
 
     give_up = begin(deliver)
     try:
@@ -162,8 +170,9 @@ async def wait_for_async[T](begin: Begin[T]) -> T:
         raise
 
 
-def _settle[T](finished: asyncio.Future[T], result: T) -> None:
-    if not finished.done():
+def _settle[T](waiting: ref[asyncio.Future[T]], result: T) -> None:
+    finished = waiting()
+    if finished is not None and not finished.done():
         finished.set_result(result)
 
 
@@ -340,6 +349,8 @@ class ScorerPool:
         self._owner = os.getpid()
         self._server: ForkServer | None = None
         self._places = asyncio.Semaphore(size) if isinstance(size, int) else size
+        # One for each core that the pool may use, or one if others may use them, too.
+        self._most_ahead = size if isinstance(size, int) else 1
         self._idle: list[Worker] = []
         self._first: _Waiting | None = None
         """The job that waits for a place, and takes along those behind it."""
@@ -449,8 +460,9 @@ class ScorerPool:
             most = min(most, len(self._behind) // 2)
         while self._behind and len(taken) < most and len(left) < _MOST_TOGETHER:
             each = self._behind.popleft()
+            suits = worker.is_quick(each.target)
             if not each.turn.done():
-                (taken if worker.is_quick(each.target) else left).append(each)
+                (left, taken)[suits].append(each)
         self._behind.extendleft(reversed(left))
         return taken
 
@@ -477,14 +489,17 @@ class ScorerPool:
         worker = None if is_new else self._idle_worker(target)
         if worker is None:
             worker = await self._new_worker()
-        if self._fresh:
+        if self._fresh and not self._idle:
             self._fork_ahead()
         try:
             yield worker
         except BaseException:
             worker.discard()
             raise
-        if self._fresh or worker.jobs >= _JOBS_PER_WORKER or self.closed:
+        if self._fresh:
+            # After the result is on its way to the caller, who need not wait for an end and a fork.
+            asyncio.get_running_loop().call_soon(self._renew, worker)
+        elif worker.jobs >= _JOBS_PER_WORKER or self.closed:
             worker.discard()
         else:
             self._keep_idle(worker)
@@ -567,12 +582,19 @@ class ScorerPool:
         self._check_usable()
         raise ScorerPoolError(f"the scorer processes do not start; the last error: {reason}")
 
+    def _renew(self, worker: Worker) -> None:
+        """End a worker, and have another take its place."""
+        worker.discard()
+        if not self.closed:
+            self._fork_ahead()
+
     def _fork_ahead(self) -> None:
-        """Have the next worker of a fresh pool wait forked, unless enough do.
+        """Have workers of a fresh pool wait forked: one for each core that is idle, and for each job that runs.
 
         The fork and the sandbox take longer than most calls, and the next call need not wait for them.
         """
-        if len(self._idle) + len(self._forking) < self._running:
+        most = max(self._most_ahead, self._running)
+        for _ in range(len(self._idle) + len(self._forking), most):
             task = asyncio.create_task(self._add_idle())
             self._forking.add(task)
             task.add_done_callback(self._forking.discard)

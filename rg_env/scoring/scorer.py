@@ -412,7 +412,9 @@ def _all_modules() -> list[str]:
 
 def _target_of(task: str, config: Mapping[str, Any]) -> bytes:
     """Name the scorer of a task with these options, as the runner's processes make it ready."""
-    return _make_target(task, config) if config else _target_without_options(task)
+    if config:
+        return _make_target(task, config)
+    return _target_without_options(task)
 
 
 @lru_cache(maxsize=256)

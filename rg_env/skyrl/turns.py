@@ -92,7 +92,9 @@ def note_turns(generator: GeneratorInterface) -> None:
     def run_in_executor(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Awaitable[Any]:
         call: Awaitable[Any] = run_method(method, *args, **kwargs)
         dialog = _dialog_of_rollout.get()
-        return call if dialog is None else _noted(dialog, method, args, call)
+        if dialog is not None:
+            return _noted(dialog, method, args, call)
+        return call
 
     generator.agent_loop = agent_loop
     generator._run_in_executor_if_available = run_in_executor

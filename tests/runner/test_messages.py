@@ -229,6 +229,20 @@ def test_a_loop_is_woken_once_for_all_that_comes_before_it_looks(monkeypatch: py
     loop.close()
 
 
+def test_a_loop_that_is_closed_while_it_waits_is_not_kept(actor: Guarded) -> None:
+    """Nor is the result that nobody waits for any more."""
+    loop = asyncio.new_event_loop()
+    tasks = [loop.create_task(actor.ascore(*call)) for call in [("", 0.0), *numbered(at_0="nap")]]
+    loop.run_until_complete(asyncio.sleep(0.05))
+    loop.close()
+    closed = weakref.ref(loop)
+    del loop, tasks
+    gc.collect()
+    assert actor.score("", 1.0).value == 1.0, "after all others"
+    gc.collect()
+    assert closed() is None
+
+
 class Dialog:
     """What a call has in its context: in a trainer, megabytes of text."""
 
