@@ -18,7 +18,9 @@ One job, from the caller to its result, and who may end where:
                              frees the place
     result             ◄───  delivers
 
-In a fresh pool the worker of the next job is forked while this one runs.
+In a fresh pool workers wait forked; when a job has taken one, the next is forked after it, or while it runs if none is
+left. In any other, a job takes along up to 15 that
+wait behind it, in one message (`_ask_for_several`): a message takes longer than most answers.
 
 The caller may be interrupted or end at any point: its job is cancelled, its worker killed. A worker that ends, or says
 anything else than a reply, is killed, and the job tried once more. A server that ends or is stopped is started again.
@@ -26,12 +28,15 @@ All of them end when the caller's process ends.
 
 The state of all pools belongs to one private thread with one event loop. Callers hand a coroutine over to it (`wait`,
 `wait_async`), so nothing here needs a lock, and nobody can stop it by blocking, giving up, or closing a loop. Signal
-handlers run in the main thread only, so that none can interrupt what runs here.
+handlers run in the main thread only, so that none can interrupt what runs here. What runs here has an empty context
+(`contextvars`), because workers, and what a scorer keeps of an answer, outlive the call whose context it would be.
 
 Invariants:
-- At most `size` workers have a job, each one. A worker is used again only after a complete, well-formed reply, and
-  killed otherwise, because a late reply could be taken for that to a later job. In a fresh pool, none is used again;
-  at most as many as jobs are running wait forked.
+- At most `size` workers have jobs: one each, or one message of several. A worker is used again only after a complete,
+  well-formed reply, and killed otherwise, because a late reply could be taken for that to a later job. In a fresh pool,
+  none is used again; at most one for each place, or for each job that runs, waits forked.
+- A message of several decides nothing but values. If anything is wrong with it, or a reply with one of its jobs, all of
+  them are asked for again, each alone: limits, failures and excuses are those of a job alone.
 - The limits of a job start when a worker that is ready for its target gets the job. Waiting for a worker, or for one to
   become ready, never counts.
 - No answer scores 0 because the machine was busy: one whose worker got less CPU time than its limit is excused, also
@@ -49,12 +54,15 @@ import math
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from contextvars import Context
+from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
-from weakref import WeakMethod
+from weakref import WeakKeyDictionary, WeakMethod, ref
 
 from .caller_worker import START_SECONDS, ForkServer, Limit, Worker, cpu_seconds, is_asleep
 from .failures import Failure, JobFailedError, ProtocolError, ScorerPoolError, describe, reason_of
@@ -72,6 +80,8 @@ _PAUSES = (0.05, 0.5, 1.0, 2.0, 4.0)
 _LOOKS_AT_IDLE = 1.0
 _JOBS_PER_WORKER = 10_000
 """After so many jobs a worker is replaced, which bounds memory leaks and the number of targets it holds."""
+_MOST_TOGETHER = 16
+"""Jobs in a message."""
 _CLOSED = "the scorer pool is closed"
 
 type Deliver[T] = Callable[[T], object]
@@ -81,6 +91,52 @@ type Begin[T] = Callable[[Deliver[T]], Callable[[], object]]
 
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
 """The private loop, by process: a forked child has a loop of its own, and must never close its parent's."""
+_inboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Inbox] = WeakKeyDictionary()
+
+
+class _Inbox:
+    """Calls of other threads to an event loop, which is woken once for all that come before it looks.
+
+    `call_soon_threadsafe` alone wakes the loop for each call, which takes longer than most calls.
+    """
+
+    def __init__(self) -> None:
+        self._calls: deque[Callable[[], object]] = deque()
+        self._looks = 0
+        self._woken_before_look = -1
+
+    def put(self, call: Callable[[], object]) -> None:
+        self._calls.append(call)
+
+    def wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have the loop look, unless it is about to. A loop that was closed never does."""
+        looks = self._looks
+        if self._woken_before_look == looks:
+            return
+        try:
+            # Its own context, because what begins there lives longer than the call whose context this is.
+            loop.call_soon_threadsafe(self._look, loop, context=Context())
+        except RuntimeError:
+            self._calls.clear()
+            return
+        # Afterwards: if a signal handler raises before it, the next caller wakes the loop once more.
+        self._woken_before_look = looks
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._looks += 1  # first: whatever is put from here on wakes the loop again
+        try:
+            while self._calls:
+                self._calls.popleft()()
+        finally:
+            if self._calls:  # one call raised
+                self.wake(loop)
+
+
+def _inbox_of(loop: asyncio.AbstractEventLoop) -> _Inbox:
+    inbox = _inboxes.get(loop)
+    if inbox is None:
+        inbox = _inboxes.setdefault(loop, _Inbox())
+    return inbox
 
 
 def wait_for[T](begin: Begin[T]) -> T:
@@ -98,11 +154,13 @@ def wait_for[T](begin: Begin[T]) -> T:
 async def wait_for_async[T](begin: Begin[T]) -> T:
     """Return the result of this work; the running event loop does other things meanwhile."""
     loop = asyncio.get_running_loop()
+    inbox = _inbox_of(loop)
     finished: asyncio.Future[T] = loop.create_future()
+    waiting = ref(finished)  # an inbox that holds its own loop would never be freed
 
     def deliver(result: T) -> None:
-        with suppress(RuntimeError):  # the loop was closed, so nobody waits there any more
-            loop.call_soon_threadsafe(_settle, finished, result)
+        inbox.put(partial(_settle, waiting, result))
+        inbox.wake(loop)
 
     give_up = begin(deliver)
     try:
@@ -112,8 +170,9 @@ async def wait_for_async[T](begin: Begin[T]) -> T:
         raise
 
 
-def _settle[T](finished: asyncio.Future[T], result: T) -> None:
-    if not finished.done():
+def _settle[T](waiting: ref[asyncio.Future[T]], result: T) -> None:
+    finished = waiting()
+    if finished is not None and not finished.done():
         finished.set_result(result)
 
 
@@ -126,7 +185,7 @@ def wait[T](coroutine: Coroutine[Any, Any, T]) -> T:
     if _is_private_thread():
         coroutine.close()
         raise ScorerPoolError("the thread of the scorer processes cannot wait for itself")
-    task: asyncio.Task[T] = wait_for(partial(_hand_over, coroutine))
+    task: asyncio.Task[T] = wait_for(partial(_hand_over, coroutine, _call))
     return task.result()
 
 
@@ -134,7 +193,9 @@ async def wait_async[T](coroutine: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine in the private loop; the running event loop does other things meanwhile."""
     if _is_private_thread():
         return await coroutine
-    task: asyncio.Task[T] = await wait_for_async(partial(_hand_over, coroutine))
+    # All that one round of the running loop hands over arrives together.
+    after_this_round = asyncio.get_running_loop().call_soon
+    task: asyncio.Task[T] = await wait_for_async(partial(_hand_over, coroutine, after_this_round))
     return task.result()
 
 
@@ -155,7 +216,9 @@ class _Job[T]:
         self._task.add_done_callback(self._deliver)
 
     def give_up(self) -> None:
-        self._loop.call_soon_threadsafe(self._cancel)
+        inbox = _inbox_of(self._loop)
+        inbox.put(self._cancel)  # behind `start`
+        inbox.wake(self._loop)
 
     def _cancel(self) -> None:
         # None if an interrupt came before the loop got the job: then there is nothing to cancel.
@@ -163,8 +226,16 @@ class _Job[T]:
             self._task.cancel()
 
 
-def _hand_over[T](coroutine: Coroutine[Any, Any, T], deliver: Deliver[asyncio.Task[T]]) -> Callable[[], None]:
-    """Run a coroutine in the private loop, and call `deliver` there at its end. Returns what cancels it."""
+def _hand_over[T](
+    coroutine: Coroutine[Any, Any, T],
+    when: Callable[[Callable[[], None]], object],
+    deliver: Deliver[asyncio.Task[T]],
+) -> Callable[[], None]:
+    """Run a coroutine in the private loop, and call `deliver` there at its end. Returns what cancels it.
+
+    Args:
+        when: calls what wakes the private loop, now or a little later.
+    """
     try:
         if sys.is_finalizing():  # the private thread does not run any more: a wait would have no end
             raise ScorerPoolError("the program is ending: nothing can be scored any more")
@@ -173,9 +244,15 @@ def _hand_over[T](coroutine: Coroutine[Any, Any, T], deliver: Deliver[asyncio.Ta
         coroutine.close()
         raise
     job = _Job(loop, coroutine, deliver)
+    inbox = _inbox_of(loop)
     # An exception of a signal handler may come in here: then the loop has the job, which runs for nobody, or has not.
-    loop.call_soon_threadsafe(job.start)
+    inbox.put(job.start)
+    when(partial(inbox.wake, loop))
     return job.give_up
+
+
+def _call(function: Callable[[], None]) -> None:
+    function()
 
 
 def _is_private_thread() -> bool:
@@ -219,6 +296,29 @@ def _run_private_loop(loop: asyncio.AbstractEventLoop) -> None:
             return
 
 
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A job that waits for a worker.
+
+    Attributes:
+        check: makes the result from the reply.
+        turn: ends the wait, with a list of the result if another job has taken this one along, or an empty one: it has
+            to ask a worker itself.
+    """
+
+    target: bytes
+    arguments: bytes
+    check: Callable[[object], Any]
+    turn: asyncio.Future[list[Any]]
+
+    def end_wait(self, result: list[Any]) -> bool:
+        """Return whether it waited: nobody may want the result any more."""
+        waited = not self.turn.done()
+        if waited:
+            self.turn.set_result(result)
+        return waited
+
+
 class ScorerPool:
     """At most `size` workers with a job, and the server that they come from; all of them start when they are needed.
 
@@ -249,7 +349,12 @@ class ScorerPool:
         self._owner = os.getpid()
         self._server: ForkServer | None = None
         self._places = asyncio.Semaphore(size) if isinstance(size, int) else size
+        # One for each core that the pool may use, or one if others may use them, too.
+        self._most_ahead = size if isinstance(size, int) else 1
         self._idle: list[Worker] = []
+        self._first: _Waiting | None = None
+        """The job that waits for a place, and takes along those behind it."""
+        self._behind: deque[_Waiting] = deque()
         self._next_look: asyncio.TimerHandle | None = None
         # The event loop keeps only weak references to its tasks.
         self._forking: set[asyncio.Task[None]] = set()
@@ -281,10 +386,85 @@ class ScorerPool:
         self._check_usable()
         self.jobs += 1
         try:
-            async with self._places:
-                return await self._try_twice(target, arguments, check)
+            if self._fresh:
+                async with self._places:
+                    return await self._try_twice(target, arguments, check)
+            job = _Waiting(target, arguments, check, asyncio.get_running_loop().create_future())
+            return await self._run_with_others(job)  # type: ignore[no-any-return]
         finally:
             self.jobs -= 1
+
+    async def _run_with_others(self, job: _Waiting) -> Any:
+        """As `run`, of a job that may share a message with others. One of those that wait does so for a place."""
+        try:
+            if self._first is None:
+                self._first = job
+            else:
+                self._behind.append(job)
+                taken_along = await job.turn
+                if taken_along:
+                    return taken_along[0]
+            async with self._places:
+                if job is self._first:
+                    result = await self._ask_for_several(job)
+                    if result:
+                        return result[0]
+                return await self._try_twice(job.target, job.arguments, job.check)
+        finally:
+            if job is self._first:  # it gave up, or the pool is closed
+                self._appoint_first()
+
+    def _appoint_first(self) -> None:
+        self._first = None
+        while self._behind and self._first is None:
+            job = self._behind.popleft()
+            if job.end_wait([]):
+                self._first = job
+
+    async def _ask_for_several(self, job: _Waiting) -> list[Any]:
+        """Ask a worker for the result of a job and those of others behind it, in one message.
+
+        Whatever goes wrong decides nothing: then each of them asks alone, as if this had not been tried.
+
+        Returns:
+            a list of the job's result; an empty one if it has none, or no other job suits.
+        """
+        if self.jobs > 1:  # what comes in the same round of the loop is behind this one after it
+            await asyncio.sleep(0)
+        if not self._behind:
+            return []
+        jobs = [job]
+        results: list[Any] = []
+        try:
+            with suppress(EOFError, OSError, ProtocolError, JobFailedError):
+                async with self._borrowed(job.target, is_new=False) as worker:
+                    jobs += self._take_along(job, worker)
+                    self._appoint_first()
+                    if len(jobs) > 1:
+                        requests = [(each.target, each.arguments) for each in jobs]
+                        replies = await worker.ask_several(requests, self._limit(self._timeout))
+                        results = [each.check(reply) for each, reply in zip(jobs, replies, strict=True)]
+        finally:
+            for number, each in enumerate(jobs):
+                each.end_wait(results[number : number + 1])
+        return results[:1]
+
+    def _take_along(self, job: _Waiting, worker: Worker) -> list[_Waiting]:
+        """Take jobs out of those behind this one, if they and it are so quick that none waits long for the others."""
+        taken: list[_Waiting] = []
+        left: list[_Waiting] = []
+        if not worker.is_quick(job.target):
+            return taken
+        most = _MOST_TOGETHER - 1
+        if not self._places.locked():  # another worker is free for half of them
+            most = min(most, len(self._behind) // 2)
+        while self._behind and len(taken) < most and len(left) < _MOST_TOGETHER:
+            each = self._behind.popleft()
+            suits = worker.is_quick(each.target)
+            if not each.turn.done():
+                (left, taken)[suits].append(each)
+        self._behind.extendleft(reversed(left))
+        return taken
 
     async def _try_twice[T](self, target: bytes, arguments: bytes, check: Callable[[object], T]) -> T:
         self._running += 1
@@ -309,14 +489,17 @@ class ScorerPool:
         worker = None if is_new else self._idle_worker(target)
         if worker is None:
             worker = await self._new_worker()
-        if self._fresh:
+        if self._fresh and not self._idle:
             self._fork_ahead()
         try:
             yield worker
         except BaseException:
             worker.discard()
             raise
-        if self._fresh or worker.jobs >= _JOBS_PER_WORKER or self.closed:
+        if self._fresh:
+            # After the result is on its way to the caller, who need not wait for an end and a fork.
+            asyncio.get_running_loop().call_soon(self._renew, worker)
+        elif worker.jobs >= _JOBS_PER_WORKER or self.closed:
             worker.discard()
         else:
             self._keep_idle(worker)
@@ -324,9 +507,8 @@ class ScorerPool:
     async def _ask(self, worker: Worker, target: bytes, arguments: bytes) -> object:
         """Return the reply of one worker, which first makes ready for the target. Raises what `Worker.ask` raises."""
         # Made ready in a request of its own: the limits of the job begin after it.
-        if not worker.is_forked_ready and target not in worker.ready_targets:
+        if not worker.is_forked_ready and target not in worker.seconds:
             await self._make_ready(worker, target)
-        worker.jobs += 1
         return await worker.ask(target, arguments, self._limit(self._timeout))
 
     async def _make_ready(self, worker: Worker, target: bytes) -> None:
@@ -339,7 +521,7 @@ class ScorerPool:
             raise JobFailedError(Failure.ERROR, f"it was not ready in time ({failed})") from None
         if reply != 0.0:
             raise JobFailedError(Failure.ERROR, reason_of(reply))
-        worker.ready_targets.add(target)
+        worker.seconds[target] = math.inf
 
     def _limit(self, seconds: float) -> Limit:
         # Outside of the sandbox there may be threads and children, whose CPU time the process does not show.
@@ -348,7 +530,7 @@ class ScorerPool:
     def _idle_worker(self, target: bytes) -> Worker | None:
         """Return an idle worker that has made the target ready, if there is any."""
         while self._idle:
-            worker = max(self._idle, key=lambda worker: target in worker.ready_targets)
+            worker = max(self._idle, key=lambda worker: target in worker.seconds)
             self._idle.remove(worker)
             if worker.is_usable():
                 return worker
@@ -400,12 +582,19 @@ class ScorerPool:
         self._check_usable()
         raise ScorerPoolError(f"the scorer processes do not start; the last error: {reason}")
 
+    def _renew(self, worker: Worker) -> None:
+        """End a worker, and have another take its place."""
+        worker.discard()
+        if not self.closed:
+            self._fork_ahead()
+
     def _fork_ahead(self) -> None:
-        """Have the next worker of a fresh pool wait forked, unless enough do.
+        """Have workers of a fresh pool wait forked: one for each core that is idle, and for each job that runs.
 
         The fork and the sandbox take longer than most calls, and the next call need not wait for them.
         """
-        if len(self._idle) + len(self._forking) < self._running:
+        most = max(self._most_ahead, self._running)
+        for _ in range(len(self._idle) + len(self._forking), most):
             task = asyncio.create_task(self._add_idle())
             self._forking.add(task)
             task.add_done_callback(self._forking.discard)

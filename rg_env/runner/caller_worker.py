@@ -25,12 +25,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from secrets import token_hex
 from socket import MSG_PEEK, SHUT_RDWR, send_fds, socket, socketpair
 from time import clock_gettime, monotonic
 from typing import IO, NamedTuple
 
 from .failures import LONGEST_REASON, Failure, JobFailedError, ProtocolError, one_line
-from .protocol import COMMAND
+from .protocol import COMMAND, END
 
 logger = logging.getLogger(__package__)
 
@@ -40,6 +41,10 @@ _EXIT_SECONDS = 5.0
 _SHORTEST_WAIT = 0.01
 _LOOKS_FOR_SERVER = 1.0
 _MAX_REPLY_BYTES = 8192
+_QUICK = 0.001
+"""CPU seconds of a job. Above that it gets a message of its own, so that no other waits for it."""
+_MOST_BYTES = 8 * _MAX_REPLY_BYTES
+"""Read at once."""
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
@@ -177,14 +182,15 @@ class Worker:
     Attributes:
         pid: 0 until the worker has said it.
         is_forked_ready: whether its server had made the target ready before it forked.
-        ready_targets: those that it has made ready itself.
+        seconds: by target that it has made ready itself, the CPU time of a job, as of the last message; infinite before
+            that.
         jobs: how many it was given.
     """
 
     def __init__(self, sock: socket, end_process: Callable[[], None]) -> None:
         self.pid = 0
         self.is_forked_ready = False
-        self.ready_targets: set[bytes] = set()
+        self.seconds: dict[bytes, float] = {}
         self.jobs = 0
         self._sock = sock
         self._sock.setblocking(False)
@@ -202,6 +208,10 @@ class Worker:
         except OSError:
             pass
         return False
+
+    def is_quick(self, target: bytes) -> bool:
+        """Return whether a job of this target takes less than a message does."""
+        return self.seconds.get(target, math.inf) <= _QUICK
 
     def discard(self) -> None:
         """End the process. May be called more than once."""
@@ -232,16 +242,53 @@ class Worker:
         Raises:
             JobFailedError: no reply within the limit. It, EOFError, OSError, ProtocolError: discard the worker.
         """
-        end, before = monotonic() + limit.wall, cpu_seconds(self.pid)
-        await self._send(pickle.dumps((target, arguments)), limit.wall)
+        (reply,) = await self._exchange([(target, arguments)], limit)
+        return reply
+
+    async def ask_several(self, requests: Sequence[tuple[bytes, bytes]], limit: Limit) -> list[object]:
+        """Return the replies to requests, pairs of target and arguments, that are sent in one message.
+
+        Raises as `ask`: no reply within the limit after another, or not exactly one for each.
+        """
+        # A word that nobody knows who answers the requests: if one says more than its reply, what comes in the place of
+        # this one is another.
+        word = token_hex(8).encode()
+        *replies, last = await self._exchange([*requests, (END, word)], limit)
+        if last != word.decode():
+            raise ProtocolError("there is not one reply for each request")
+        return replies
+
+    async def _exchange(self, requests: Sequence[tuple[bytes, bytes]], limit: Limit) -> list[object]:
+        self.jobs += len(requests)
+        before, began = cpu_seconds(self.pid), monotonic()
+        used = before
+        await self._send(b"".join(map(pickle.dumps, requests)), limit.wall)
+        lines: list[bytes] = []
+        while len(lines) < len(requests):
+            lines += await self._next_lines(began + limit.wall, used, limit)
+            # The limits of the next one begin here, although it has begun a moment ago.
+            used, began = cpu_seconds(self.pid), monotonic()
+        if len(lines) > len(requests):
+            raise ProtocolError("there are more replies than requests")
+        for target, _ in requests:
+            if target in self.seconds:  # else it was to be made ready
+                self.seconds[target] = (used - before) / len(requests)
+        return list(map(_decode, lines))
+
+    async def _next_lines(self, end: float, before: float, limit: Limit) -> list[bytes]:
+        """Return the lines that come next. Raises as `ask`.
+
+        Args:
+            end: when they are too late, as `monotonic` has it.
+            before: CPU time of the worker when it began.
+        """
         # It cannot use up its CPU time in less wall time, so the first look comes after that.
         pause = min(limit.cpu, end - monotonic())
         while True:
             # 1. Wait for the reply until it may be too late.
             await self._wait_for_message(pause)
-            reply = self._read()
-            if reply is not None:
-                return _decode(reply)
+            if lines := self._read_lines():
+                return lines
             # 2. Is it? It had at least `limit.cpu` seconds of wall time by now. One that waits for a core is not asleep
             # but runnable, so a single look tells that it waits for something else, and this time counts. One that was
             # stopped, or waits for a disk, is not asleep either: that is the machine's doing, and excused.
@@ -254,10 +301,18 @@ class Worker:
             pause = min(left, max(_SHORTEST_WAIT, limit.cpu - used))
         # It may be asleep because it has replied after the last look. A worker sleeps only when its reply is in the
         # socket, so one more look is enough.
-        reply = self._read()
-        if reply is not None:
-            return _decode(reply)
+        if lines := self._read_lines():
+            return lines
         raise _too_late(limit, used, sleeps)
+
+    def _read_lines(self) -> list[bytes]:
+        """Read the lines that the worker has sent. Raises as `_read`, and ProtocolError."""
+        # Whole lines: a worker sends each by a single call, and the buffers have room for it. Part of a line comes from
+        # nobody but an answer, or from replies that are far longer than any scorer's.
+        *lines, rest = (self._read() or b"").split(b"\n")
+        if rest:
+            raise ProtocolError("the reply is not one whole line")
+        return lines
 
     async def _send(self, request: bytes, seconds: float) -> None:
         # Nearly every request fits into the socket at once, which is faster than to ask the loop.
@@ -281,12 +336,9 @@ class Worker:
             timer.cancel()
 
     def _read(self) -> bytes | None:
-        """Read what the worker said, at most one message; None if it has said nothing. Raises EOFError: it has
-        ended."""
-        # One `recv` is one message: a worker sends a line by a single call, and the buffers have room for it. Part of a
-        # line comes from nobody but an answer, and `_decode` refuses it.
+        """Read what the worker said; None if it has said nothing. Raises EOFError: it has ended."""
         try:
-            received = self._sock.recv(_MAX_REPLY_BYTES)
+            received = self._sock.recv(_MOST_BYTES)
         except BlockingIOError:
             return None
         except OSError:  # it ended before it had read everything
@@ -314,8 +366,6 @@ def is_asleep(pid: int) -> bool:
 
 
 def _decode(reply: bytes) -> object:
-    if not reply.endswith(b"\n"):
-        raise ProtocolError("the reply is not one whole line")
     try:
         return json.loads(reply)
     except (ValueError, RecursionError) as error:

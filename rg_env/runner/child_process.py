@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from .failures import LONGEST_REASON, describe
+from .protocol import END
 
 _LONGEST_REPLY = 8000
 """Characters of a dict in JSON: what the caller reads at once has to hold it."""
@@ -37,6 +38,9 @@ def serve_requests(connection: socket.socket, answerers: dict[bytes, Answerer], 
     requests = connection.makefile("rb")
     while True:
         target, arguments = pickle.load(requests)
+        if target == END:
+            send(connection, arguments.decode())
+            continue
         if arguments:
             # An answerer catches what the function raises. What it does not catch ends the worker: CRASHED.
             send(connection, answerers[target](arguments))
@@ -110,6 +114,8 @@ def number_of(value: Any) -> float | None:
     >>> number_of(True), number_of(Decimal("0.5")), number_of(float("nan")), number_of("1.0")
     (1.0, 0.5, None, None)
     """
+    if type(value) is float and math.isfinite(value):  # nearly always
+        return value
     if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:  # a scalar of NumPy or torch
         value = value.item()
     if not isinstance(value, (numbers.Real, Decimal)):

@@ -79,7 +79,7 @@ def check_size(entry: Entry) -> None:
 
 def check_length(task: str, size: int) -> None:
     """As `check_size`, of an entry that has this task and these bytes."""
-    if task not in AUDITED_TASKS:
+    if size <= _LARGEST_ENTRY or task not in AUDITED_TASKS:
         return
     # Whether the guard or a policy reads entries of the task; all others are only handed on.
     is_read = any(task in table for table in (CHECKS, REWRITES, ENTRIES, CHEAP, CORRECTIONS))

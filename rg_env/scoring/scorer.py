@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -412,6 +412,17 @@ def _all_modules() -> list[str]:
 
 def _target_of(task: str, config: Mapping[str, Any]) -> bytes:
     """Name the scorer of a task with these options, as the runner's processes make it ready."""
+    if config:
+        return _make_target(task, config)
+    return _target_without_options(task)
+
+
+@lru_cache(maxsize=256)
+def _target_without_options(task: str) -> bytes:
+    return _make_target(task, {})
+
+
+def _make_target(task: str, config: Mapping[str, Any]) -> bytes:
     module, _, function = _MAKE_SCORER.partition(":")
     return pickle.dumps((module, function, task, dict(config)))
 

@@ -76,9 +76,8 @@ def read_entry(content: bytes, task: str) -> Mapping[str, Any]:
         if not isinstance(entry.get("metadata"), dict):
             entry["metadata"] = {}
         entry["metadata"]["source_dataset"] = task
-    else:
-        entry = pickle.loads(content)
-    return corrected(as_made(entry))
+        return corrected(as_made(entry))
+    return corrected(as_made(pickle.loads(content), content))
 
 
 def best_cheap_score(dataset: Any, task: str, entry: Mapping[str, Any]) -> float:

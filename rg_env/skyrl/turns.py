@@ -89,12 +89,12 @@ def note_turns(generator: GeneratorInterface) -> None:
         # Ours keep text and verdict in their slot; their dialog only holds the place in the list.
         return loop if env_class == ENV_CLASS else _with_dialog(dialog, loop)
 
-    async def run_in_executor(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        result = await run_method(method, *args, **kwargs)
+    def run_in_executor(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Awaitable[Any]:
+        call: Awaitable[Any] = run_method(method, *args, **kwargs)
         dialog = _dialog_of_rollout.get()
         if dialog is not None:
-            dialog.note(method.__name__, args, result)
-        return result
+            return _noted(dialog, method, args, call)
+        return call
 
     generator.agent_loop = agent_loop
     generator._run_in_executor_if_available = run_in_executor
@@ -110,6 +110,12 @@ async def _with_dialog(dialog: Dialog, loop: Awaitable[Any]) -> Any:
         return await loop
     finally:
         _dialog_of_rollout.reset(token)
+
+
+async def _noted(dialog: Dialog, method: Callable[..., Any], arguments: Sequence[Any], call: Awaitable[Any]) -> Any:
+    result = await call
+    dialog.note(method.__name__, arguments, result)
+    return result
 
 
 class Turns(NamedTuple):

@@ -69,14 +69,17 @@ def decode_entry(text: str | bytes) -> Any:
         raise ValueError(f"not an entry: {error}") from None
 
 
-def as_made(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+def as_made(entry: Mapping[str, Any], written: bytes = b"__") -> Mapping[str, Any]:
     """Return an entry as it was made, whatever JSON has made of it: with the types that tags in it stand for, and with
     the tuples that its task's scorer compares.
+
+    Args:
+        written: a pickle of the entry, where there is one: a glance at it tells of most entries that they have no tag.
 
     Raises:
         ValueError: a tag has no content of its type.
     """
-    if _has_tag(entry):
+    if b"__" in written and _has_tag(entry):
         entry = _read_tags(entry)
     metadata = entry["metadata"]
     grids = {}

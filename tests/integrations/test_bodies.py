@@ -129,9 +129,9 @@ def test_a_list_is_handed_to_the_scorers_in_one_piece(monkeypatch: pytest.Monkey
     handed: list[object] = []
     hand_over = caller_pool._hand_over
 
-    def noting(coroutine: Any, deliver: Any) -> Any:
+    def noting(coroutine: Any, *others: Any) -> Any:
         handed.append(coroutine)
-        return hand_over(coroutine, deliver)
+        return hand_over(coroutine, *others)
 
     with Scorer(1) as scorer:
         monkeypatch.setattr(caller_pool, "_hand_over", noting)

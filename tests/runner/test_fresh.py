@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import pytest
 
 import rg_env.runner
 from rg_env.runner import ConfigError, Failure, ScorerPoolError, guarded
+from rg_env.runner.caller_worker import ForkServer, Worker
+from tests.runner.processes import wait_until
 from tests.runner.programs import functions, with_thread
 
 
@@ -36,6 +39,25 @@ def test_a_thousand_answers_change_no_later_score() -> None:
         for _ in range(1_000):
             scorer.score("remember")
             assert scorer.score("wrong").value == 0.0
+
+
+def test_calls_take_forks_that_wait_and_ask_for_others_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many wait as calls may run at once."""
+
+    async def fail(server: ForkServer) -> Worker:
+        raise OSError(errno.EAGAIN, "no process is free")
+
+    with guarded(functions.double, workers=3) as scorer:
+        idle = scorer._pool._idle
+        for _ in range(3):
+            assert scorer.score(1.0).value == 2.0
+            assert wait_until(lambda: len(idle) == 3)
+        with monkeypatch.context() as busy:
+            busy.setattr(ForkServer, "fork", fail)
+            assert [scorer.score(number).value for number in (1.0, 2.0, 3.0)] == [2.0, 4.0, 6.0]
+            assert not idle
+        assert scorer.score(4.0).value == 8.0
+        assert wait_until(lambda: len(idle) == 3)
 
 
 def test_every_call_begins_in_the_same_state() -> None:

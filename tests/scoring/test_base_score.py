@@ -20,6 +20,7 @@ from rg_env.scoring import Scorer, Status
 from rg_env.scoring.base_score import CHEAP, RAW_ALONE, base_score, cheap_answers
 from rg_env.scoring.types import ScorerConfig
 from rg_env.tasks.soundness import AUDITED_TASKS, in_default_mix
+from tests.runner.test_messages import kept_by
 
 Items = Callable[[str, int], list[dict[str, Any]]]
 
@@ -109,6 +110,13 @@ def test_an_item_has_one_baseline_that_all_who_ask_share(cured_items: Items, mon
     with Scorer(workers=1) as scorer:
         asyncio.run(ask(scorer))
     assert asked == [None]
+
+
+def test_a_baseline_keeps_nothing_of_the_call_that_asked_for_it(cured_items: Items) -> None:
+    """In a trainer, the context of a call holds the dialogs of its batch."""
+    (entry,) = cured_items("sudoku", 1)
+    with Scorer(workers=1) as scorer:
+        assert kept_by(lambda: scorer.score_answer_async(entry, str(entry["answer"]))) is None
 
 
 @pytest.mark.parametrize("task", CHEAP)

@@ -10,7 +10,7 @@ import pickle
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
@@ -190,14 +190,15 @@ def test_an_answer_that_takes_too_long_times_out_and_harms_no_other(impatient: S
 
 def when_asked(monkeypatch: pytest.MonkeyPatch, act: Callable[[Worker, bytes, float], None]) -> None:
     """Call `act` with a worker that is about to get an answer, what it gets, and its limit of CPU seconds."""
-    ask = Worker.ask
+    exchange = Worker._exchange
 
-    async def acting(worker: Worker, target: bytes, arguments: bytes, limit: Limit) -> object:
-        if arguments:
-            act(worker, arguments, limit.cpu)
-        return await ask(worker, target, arguments, limit)
+    async def acting(worker: Worker, requests: Sequence[tuple[bytes, bytes]], limit: Limit) -> list[object]:
+        for target, arguments in requests:
+            if target and arguments:
+                act(worker, arguments, limit.cpu)
+        return await exchange(worker, requests, limit)
 
-    monkeypatch.setattr(Worker, "ask", acting)
+    monkeypatch.setattr(Worker, "_exchange", acting)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import random
+import socket
 import subprocess
 import threading
 import time
@@ -60,6 +63,33 @@ def wait_for_thread(seconds: float) -> float:
 def wait_for_child(seconds: float) -> float:
     subprocess.run(["sleep", str(seconds)], check=True)
     return 1.0
+
+
+def act(how: str, value: float) -> float:
+    """The value, unless it is told to do something that its neighbors in a message should not notice."""
+    match how:
+        case "die":
+            os._exit(3)
+        case "spin":
+            spin()
+        case "sleep":
+            time.sleep(10**6)
+        case "nap":
+            time.sleep(0.2)
+        case "work":
+            end = time.process_time() + 0.02
+            while time.process_time() < end:
+                pass
+        case "say more":
+            # In the worker, whose only socket is that to the caller.
+            for each in gc.get_objects():
+                if isinstance(each, socket.socket):
+                    each.sendall(b"99.0\n")
+            time.sleep(0.1)
+        case "say nothing":
+            # What is sent next goes nowhere.
+            socket.socket.sendall = lambda *_: delattr(socket.socket, "sendall")  # type: ignore[method-assign]
+    return value
 
 
 def raise_terminal_codes() -> float:
