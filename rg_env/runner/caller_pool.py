@@ -19,8 +19,8 @@ One job, from the caller to its result, and who may end where:
     result             ◄───  delivers
 
 In a fresh pool workers wait forked; when a job has taken one, the next is forked after it, or while it runs if none is
-left. In any other, a job takes along up to 15 that
-wait behind it, in one message (`_ask_for_several`): a message takes longer than most answers.
+left. In any other, a job takes along up to 15 that wait behind it, in one message (`_ask_for_several`): a message takes
+longer than most answers.
 
 The caller may be interrupted or end at any point: its job is cancelled, its worker killed. A worker that ends, or says
 anything else than a reply, is killed, and the job tried once more. A server that ends or is stopped is started again.
@@ -460,9 +460,12 @@ class ScorerPool:
             most = min(most, len(self._behind) // 2)
         while self._behind and len(taken) < most and len(left) < _MOST_TOGETHER:
             each = self._behind.popleft()
-            suits = worker.is_quick(each.target)
-            if not each.turn.done():
-                (left, taken)[suits].append(each)
+            if each.turn.done():  # nobody waits for it any more
+                continue
+            if worker.is_quick(each.target):
+                taken.append(each)
+            else:
+                left.append(each)
         self._behind.extendleft(reversed(left))
         return taken
 
