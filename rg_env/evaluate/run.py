@@ -43,9 +43,9 @@ from rg_env.rollout import Origin, Rollout, Stopwatch, group_record
 from rg_env.scoring import Status, Verdict, shared_scorer
 from rg_env.scoring.audit import left_out_of_mix
 from rg_env.scoring.file_scorers import WHY_UNREAD
-from rg_env.scoring.parse import with_opening
 from rg_env.tasks.mix import read_spec
 from rg_env.tasks.questions import hashes_of
+from rg_env.templates import Opening, judged_text
 from rg_env.wording import counted
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ class EndpointOptions:
         name: of the model in the manifest.
         server_options: further arguments of the server that is started.
         request: further fields of every request.
+        opening: how the rendered prompts end; None: unknown.
+        is_own: this process started the server at `url`.
     """
 
     url: str | None
@@ -95,6 +97,8 @@ class EndpointOptions:
     limits: RequestLimits
     server_options: Sequence[str] = ()
     request: Mapping[str, Any] = field(default_factory=dict)
+    opening: Opening | None = None
+    is_own: bool = False
 
 
 @dataclass(frozen=True)
@@ -460,9 +464,8 @@ async def _connect(job: Job, run_id: str, stack: AsyncExitStack) -> _Connection:
     # If an earlier attempt had responses, the first refusal of this one may be about one prompt, too.
     settings: dict[str, Any] = {"has_responded": Answers.of_run(job.folder, run_id).responses > 0}
     if options.url is not None:
-        endpoint = Endpoint(
-            options.url, options.model, options.sampling, options.limits, request=options.request, **settings
-        )
+        settings |= {"request": options.request, "is_own": options.is_own}
+        endpoint = Endpoint(options.url, options.model, options.sampling, options.limits, **settings)
         await stack.enter_async_context(endpoint)
         await endpoint.check()
         return _Connection(endpoint, options.limits.concurrency or _CONCURRENCY)
@@ -632,10 +635,7 @@ class _Attempt:
             watch = Stopwatch()
             reply = await self.send(question)
         watch.end_generation()
-        text = reply.text
-        # With `prefilled_think`, the scorer itself knows that the prompt opened the block.
-        if reply.think_opened and not self.job.config.prefilled_think:
-            text = with_opening(text)
+        text = judged_text(reply.text, self.job.config.prefilled_think, self.job.options.opening)
         if reply.failure is None:
             verdict = await self.score(question, text)
             watch.end_scoring()

@@ -75,3 +75,10 @@ def test_a_template_in_the_settings_needs_a_run_without_logprobs(args, refusal, 
 def test_a_template_that_fails_on_a_plain_chat(refusal, folder):
     (folder / "chat_template.jinja").write_text("{{ raise }")
     assert "chat template fails" in refusal(f"{SETTING}={folder}")
+
+
+def test_a_template_that_opens_the_think_block_is_refused_with_the_setting(refusal, args, folder):
+    path = folder / "chat_template.jinja"
+    path.write_text(path.read_text().replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}"))
+    assert refusal(f"{SETTING}={folder}").endswith("set prefilled_think=true")
+    load_run([*args, f"{SETTING}={folder}", "prefilled_think=true"])
