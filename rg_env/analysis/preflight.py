@@ -33,7 +33,7 @@ from rg_env.wording import counted, rate
 
 Rate = tuple[float | None, float | None, float | None]
 """A share and the ends of its interval."""
-_RATES = {"format": "format_rate", "cut_off": "truncated", "solved": "solve_rate", "no_signal": "no_signal"}
+_RATES = ("format_rate", "truncated", "solve_rate", "no_signal")
 _ROUND = 16
 """Lengths are rounded up to a multiple."""
 _LONGEST = "generator.sampling_params.max_generate_length"
@@ -106,16 +106,19 @@ def report_tasks(dump: Dump, config: RGDumpConfig, wrong_scorers: Mapping[str, s
     payments = count_payments(dump.groups(), config)
     reports = []
     for row in table.to_dicts():
-        rates: dict[str, Rate] = {}
-        for name, column in _RATES.items():
-            rates[name] = row[column], row[f"{column}_low"], row[f"{column}_high"]
-        no_signal, low, high = rates.pop("no_signal")
-        rates["signal"] = _rest(no_signal), _rest(high), _rest(low)
+        format, cut_off, solved, no_signal = (_rate(row, name) for name in _RATES)
+        # The lower end of the rest is what the upper end leaves.
+        signal = _rest(no_signal[0]), _rest(no_signal[2]), _rest(no_signal[1])
         task = row["task"]
-        report = TaskReport(task, row["groups"], row["rollouts"], tokens=medians.get(task), **rates)
+        tokens = medians.get(task)
+        report = TaskReport(task, row["groups"], row["rollouts"], format, cut_off, solved, signal, tokens)
         _judge(report, payments[task], config, wrong_scorers.get(task, ""))
         reports.append(report)
     return reports
+
+
+def _rate(row: Mapping[str, Any], name: str) -> Rate:
+    return row[name], row[f"{name}_low"], row[f"{name}_high"]
 
 
 def _rest(share: float | None) -> float | None:

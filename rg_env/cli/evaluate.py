@@ -394,8 +394,8 @@ def _print_what_is_missing(finished: "Finished") -> None:
 
 def _print_why(finished: "Finished") -> None:
     """Say why most scores are 0, if that is not the answers' doing, and why no text was kept."""
-    from rg_env.analysis.faults import explain_zeros
     from rg_env.dump import open_run
+    from rg_env.faults import explain_zeros
 
     if finished.answers.responses and (why := open_run(finished.job.folder).why_no_texts()):
         print_error(why)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rg_env.atomic import make_new_folder
-from rg_env.cli.options import JsonFlag, SettingArguments, show_warnings
+from rg_env.cli.options import JsonFlag, SettingArguments, show_warnings, spinner
 from rg_env.errors import ConfigError, need, need_extra
 from rg_env.output import cell, console, new_table, print_json, print_line
 from rg_env.wording import counted, rate
@@ -117,9 +117,12 @@ def _ask(asked: "Preflight") -> "list[TaskReport]":
     """Ask the questions, and once more where the answers call for other lengths or levels."""
     from rg_env.analysis.preflight import add_length, add_levels, report_tasks
     from rg_env.dump import open_run
+    from rg_env.evaluate.run import check_server
     from rg_env.tasks import TaskMix
 
-    wrong_scorers = asked.try_scorers()
+    check_server(asked.options)
+    with spinner("trying the scorers"):
+        wrong_scorers = asked.try_scorers()
     asked.ask()
     reports = report_tasks(open_run(*asked.asked), asked.config, wrong_scorers)
     cut_off = [report for report in reports if report.is_cut_off]
