@@ -8,56 +8,45 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import GroupRecord, RolloutRecord, answered
-from rg_env.scoring import Scorer, shared_scorer
+from rg_env.scoring import shared_scorer
 from rg_env.scoring.formatting import last_boxed, short_answer, unwrapped, without_separators
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.scorer import reference_answer
 from rg_env.tasks.entry_json import decode_entry
 
-_NUMBER = re.compile(r"-?\d[\d,]{0,40}(?:\.\d{1,40})?")
-_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
-_AFTER_HASHES = re.compile(r"####[ \t]*([^\n#]{1,200})")
-_IN_OTHER_TAG = re.compile(r"<(?!think>|answer>)([^<>/\s]{1,40})>([^<>]{1,400})</\1>")
+NORMALIZE = "scorer.normalize=true"
+PREFILLED, LENIENT = "prefilled_think=true", "format=lenient"
+LENIENT_NORMALIZE = f"{LENIENT} {NORMALIZE}"
 
 
-class Reading(StrEnum):
-    """Another way to find the answer of a response; those above LAST_NUMBER are tried first."""
+def _last(pattern: str) -> Callable[[str], str | None]:
+    """Return what finds the last match of a pattern, or of its group `answer`."""
+    compiled = re.compile(pattern)
 
-    NORMALIZE = "scorer.normalize"
-    PREFILLED = "prefilled_think"
-    LENIENT = "format=lenient"
-    LENIENT_NORMALIZE = "both lenient and normalize"
-    OTHER_TAG = "another tag"
-    BOXED = r"\boxed{}"
-    HASHES = "####"
-    BOLD = "bold"
-    LAST_NUMBER = "last number"
+    def find(text: str) -> str | None:
+        matches = list(compiled.finditer(text))
+        return matches[-1]["answer"].strip() if matches else None
+
+    return find
 
 
-def _last(pattern: re.Pattern[str], text: str) -> str | None:
-    found = pattern.findall(text)
-    if not found:
-        return None
-    return found[-1] if isinstance(found[-1], str) else found[-1][-1]
-
-
-_PLACES: Mapping[Reading, Callable[[str], str | None]] = {
-    Reading.OTHER_TAG: lambda text: _last(_IN_OTHER_TAG, text),
-    Reading.BOXED: last_boxed,
-    Reading.HASHES: lambda text: _last(_AFTER_HASHES, text),
-    Reading.BOLD: lambda text: _last(_BOLD, text),
-    Reading.LAST_NUMBER: lambda text: (_last(_NUMBER, text) or "").replace(",", "").rstrip(".") or None,
+PLACES: Mapping[str, Callable[[str], str | None]] = {
+    "in another tag": _last(r"<(?!think>|answer>)(?P<tag>[^<>/\s]{1,40})>(?P<answer>[^<>]{1,400})</(?P=tag)>"),
+    r"in \boxed{}": last_boxed,
+    "after ####": _last(r"####[ \t]*(?P<answer>[^\n#]{1,200})"),
+    "in bold": _last(r"\*\*(?P<answer>[^*\n]{1,200})\*\*"),
+    "as the last number": _last(r"(?P<answer>-?\d[\d,]{0,40}(?:\.\d{1,40})?)"),
 }
-"""Places of answers that no setting reads: the prompt must ask for the tags."""
-PLACES = frozenset(_PLACES)
+"""Where an answer may stand that no setting reads: the prompt must ask for the tags."""
+READINGS = (NORMALIZE, PREFILLED, LENIENT, LENIENT_NORMALIZE, *PLACES)
+"""Settings and places, those that change least first."""
 
 
 @dataclass
@@ -66,7 +55,7 @@ class Payments:
 
     Attributes:
         responses, solved, well_formed: numbers; `solved` with the settings of the run.
-        readings: responses that are solved with another reading, those included that are solved already.
+        paid: responses that are solved with another reading, those included that are solved already.
         right_unpaid: well-formed responses whose answer is right to the letter and that are not solved.
         example: the item of one of them, and its answer.
     """
@@ -74,18 +63,15 @@ class Payments:
     responses: int = 0
     solved: int = 0
     well_formed: int = 0
-    readings: Counter[Reading] = field(default_factory=Counter)
+    paid: Counter[str] = field(default_factory=Counter)
     right_unpaid: int = 0
     example: tuple[str, str] = ("", "")
 
-    def best(self) -> tuple[Reading, int] | None:
-        """Return the reading that pays most responses, the first of equals, and how many; None if none pays more."""
-        best: tuple[Reading, int] | None = None
-        for reading in Reading:
-            number = self.readings[reading]
-            if number > (best[1] if best else self.solved):
-                best = reading, number
-        return best
+    @property
+    def best(self) -> str:
+        """The reading that pays most responses, the first of equals; empty if none pays more than the run."""
+        best = max(READINGS, key=lambda reading: self.paid[reading])
+        return best if self.paid[best] > self.solved else ""
 
 
 def count_payments(groups: Iterable[GroupRecord], config: RGDumpConfig) -> dict[str, Payments]:
@@ -95,76 +81,64 @@ def count_payments(groups: Iterable[GroupRecord], config: RGDumpConfig) -> dict[
         ScorerPoolError: the scorer's processes cannot be started.
     """
     by_task: dict[str, Payments] = {}
-    scorers = {False: shared_scorer(config.scorer), True: shared_scorer(replace(config.scorer, normalize=True))}
     for group in groups:
         payments = by_task.setdefault(group.task, Payments())
-        question = _Question(decode_entry(group.entry), decode_entry(group.task_config) or {}, config, scorers)
+        question = _Question(decode_entry(group.entry), decode_entry(group.task_config), config)
         for rollout in answered(group.rollouts):
-            _count(payments, rollout, question, group.item)
+            payments.responses += 1
+            payments.well_formed += not rollout.violation
+            if rollout.base_score >= config.solved_at:
+                payments.solved += 1
+                payments.paid.update(READINGS)
+                continue
+            payments.paid.update(question.readings_that_pay(rollout))
+            if not rollout.violation and is_right_to_the_letter(rollout.answer, question.right):
+                payments.right_unpaid += 1
+                payments.example = group.item, rollout.answer
     return by_task
 
 
-def _count(payments: Payments, rollout: RolloutRecord, question: _Question, item: str) -> None:
-    solved = rollout.base_score >= question.config.solved_at
-    payments.responses += 1
-    payments.solved += solved
-    payments.well_formed += not rollout.violation
-    if solved:
-        payments.readings.update(Reading)
-        return
-    for reading in question.readings_that_pay(rollout):
-        payments.readings[reading] += 1
-    if not rollout.violation and is_right_to_the_letter(rollout.answer, question.right):
-        payments.right_unpaid += 1
-        payments.example = payments.example if payments.example[0] else (item, rollout.answer)
-
-
-@dataclass
 class _Question:
     """Scores answers to one question, each text once."""
 
-    entry: Mapping[str, Any]
-    options: Mapping[str, Any]
-    config: RGDumpConfig
-    scorers: Mapping[bool, Scorer]
-
-    def __post_init__(self) -> None:
-        self.right = reference_answer(self.entry)
+    def __init__(self, entry: Mapping[str, Any], options: Mapping[str, Any], config: RGDumpConfig) -> None:
+        self._entry, self._options, self._config = entry, options, config
+        self.right = reference_answer(entry)
         self._known: dict[tuple[str, bool], bool] = {}
 
-    def readings_that_pay(self, rollout: RolloutRecord) -> list[Reading]:
-        """Return the readings with which an unsolved response is solved."""
-        config, text = self.config, rollout.response
+    def readings_that_pay(self, rollout: RolloutRecord) -> Iterator[str]:
+        """Yield the readings with which an unsolved response is solved."""
+        for reading, answer in self._answers(rollout):
+            normalize = reading not in (PREFILLED, LENIENT)
+            if answer and self._is_solved(answer, normalize):
+                yield reading
+
+    def _answers(self, rollout: RolloutRecord) -> Iterator[tuple[str, str | None]]:
+        """Yield each reading that may find another answer than the run did, and what it finds."""
         if not rollout.violation:
             # It has its answer: only what is written around that may be in the way.
-            is_plain = without_separators(unwrapped(rollout.answer)) == rollout.answer
-            return [] if is_plain or not self._is_solved(rollout.answer, True) else [Reading.NORMALIZE]
-        prefilled, lenient = config.prefilled_think, config.format == ResponseFormat.LENIENT
-        paid = []
-        for reading, answer, normalize in (
-            (Reading.PREFILLED, None if lenient else self._parsed(text, True, ResponseFormat.STRICT), False),
-            (Reading.LENIENT, self._parsed(text, prefilled, ResponseFormat.LENIENT), False),
-            (Reading.LENIENT_NORMALIZE, self._parsed(text, prefilled, ResponseFormat.LENIENT), True),
-        ):
-            if answer is not None and self._is_solved(answer, normalize):
-                paid.append(reading)
+            plain = without_separators(unwrapped(rollout.answer))
+            yield NORMALIZE, None if plain == rollout.answer else rollout.answer
+            return
+        text, prefilled = rollout.response, self._config.prefilled_think
+        longest = max(self._config.scorer.max_answer_chars, 2 * len(self.right))
+        if self._config.format == ResponseFormat.STRICT:
+            yield PREFILLED, parse_response(text, True, longest).answer
+        lenient = parse_response(text, prefilled, longest, ResponseFormat.LENIENT).answer
+        yield LENIENT, lenient
+        yield LENIENT_NORMALIZE, lenient
         # A response that was cut off has no last place.
         if not rollout.truncated:
-            for reading, read in _PLACES.items():
-                answer = read(text)
-                if answer is not None and self._is_solved(answer.strip(), True):
-                    paid.append(reading)
-        return paid
-
-    def _parsed(self, text: str, prefilled: bool, format: ResponseFormat) -> str | None:
-        longest = max(self.config.scorer.max_answer_chars, 2 * len(self.right))
-        return parse_response(text, prefilled, longest, format).answer
+            for place, read in PLACES.items():
+                yield place, read(text)
 
     def _is_solved(self, answer: str, normalize: bool) -> bool:
         key = answer, normalize
         if key not in self._known:
-            scored = self.scorers[normalize].score_answer(self.entry, answer, self.options)
-            self._known[key] = scored.score >= self.config.solved_at
+            settings = self._config.scorer
+            scorer = shared_scorer(replace(settings, normalize=True) if normalize else settings)
+            scored = scorer.score_answer(self._entry, answer, self._options)
+            self._known[key] = scored.score >= self._config.solved_at
         return self._known[key]
 
 

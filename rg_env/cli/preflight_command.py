@@ -1,9 +1,10 @@
 """`rg-env preflight`: is it the model, the format or the task? Asked before a run."""
 
+import asyncio
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,13 +12,17 @@ import typer
 
 from rg_env.atomic import make_new_folder
 from rg_env.cli.options import JsonFlag, SettingArguments, show_warnings, spinner
-from rg_env.errors import ConfigError, need, need_extra
+from rg_env.errors import need, need_extra
 from rg_env.output import cell, console, new_table, print_json, print_line
 from rg_env.wording import counted, rate
 
 if TYPE_CHECKING:
     from rg_env.analysis.preflight import TaskReport
     from rg_env.evaluate.preflight import Preflight
+    from rg_env.evaluate.run import EndpointOptions
+
+_AT_ONCE = 128
+"""Requests at the same time to an engine of our own: a batch of the CPU's sampler, and enough to fill a GPU."""
 
 
 def preflight(
@@ -50,14 +55,14 @@ def preflight(
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     logger.remove()
     show_warnings()
-    with _ready(list(settings or []), endpoint) as asked:
+    typed = list(settings or [])
+    with _ready(typed, endpoint) as asked:
         reports = _ask(asked)
-    is_alarm = any(report.alarms for report in reports)
     if as_json:
-        print_json(_facts(asked, reports, is_alarm))
+        print_json(_facts(asked, reports))
     else:
-        _show(asked, reports, list(settings or []), is_alarm)
-    raise typer.Exit(int(is_alarm))
+        _show(asked, reports, typed)
+    raise typer.Exit(int(any(report.alarms for report in reports)))
 
 
 @contextmanager
@@ -67,50 +72,72 @@ def _ready(settings: list[str], endpoint: str | None) -> "Iterator[Preflight]":
     Raises:
         ConfigError: the settings cannot work, or training would not ask the tasks of rg_dump.
     """
-    from rg_env.evaluate.preflight import Preflight, one_engine, options_of
-    from rg_env.skyrl.checks import template_options
+    from rg_env.evaluate.preflight import Preflight
     from rg_env.skyrl.train_config import load_run
-    from rg_env.templates import Opening, load_tokenizer
+    from rg_env.templates import load_tokenizer
 
-    # What this machine lacks, the machine of the endpoint may have.
+    # What this machine lacks, that of the endpoint may have.
     cfg = load_run(settings, tolerate=(lambda missing: None) if endpoint else None).cfg
     need(not cfg.data.train_data, "data.train_data", cfg.data.train_data, "preflight asks the tasks of rg_dump alone")
+    tokenizer = None
+    limits: dict[str, Any] = {}
     try:
         tokenizer = load_tokenizer(cfg.trainer.policy.model.path)
-    except (OSError, ValueError) as error:
-        if endpoint is None:
-            raise ConfigError(f"{cfg.trainer.policy.model.path}: no tokenizer can be read there ({error})") from None
-        tokenizer = None
-    limits: dict[str, Any] = {}
-    if tokenizer is not None:
         limits = {"tokenizer": tokenizer, "max_prompt_length": cfg.trainer.max_prompt_length}
         limits["chat_template_kwargs"] = dict(cfg.generator.chat_template_kwargs)
-    engine = cfg.generator.inference_engine
-    url = endpoint or engine.external_proxy_url or next(iter(engine.external_server_urls or []), None)
-    with _serving(cfg, url, tokenizer, template_options(cfg), one_engine) as (address, is_own):
-        # Training takes the text as it is, so nothing is put in front of it here either.
-        options = options_of(cfg, address, is_own=is_own, model=engine.served_model_name, opening=Opening.PLAIN)
+    except (OSError, ValueError) as error:
+        need(endpoint, "trainer.policy.model.path", cfg.trainer.policy.model.path, f"it has no tokenizer ({error})")
+    with _reached(cfg, endpoint, tokenizer) as options:
         recipe = Path(cfg.rg_dump.dump_dir).parent
         folder = make_new_folder(recipe.with_name(f"{recipe.name}-preflight"))
-        samples = cfg.generator.n_samples_per_prompt
-        yield Preflight(cfg.rg_dump, limits, options, samples, folder, cfg.trainer.train_batch_size)
+        samples, batch = cfg.generator.n_samples_per_prompt, cfg.trainer.train_batch_size
+        yield Preflight(cfg.rg_dump, limits, options, samples, folder, batch)
 
 
 @contextmanager
-def _serving(
-    cfg: Any, url: str | None, tokenizer: Any, template_options: Mapping[str, Any], one_engine: Any
-) -> Iterator[tuple[str, bool]]:
-    """Serve the policy, unless a server is named. Yields its address, and whether this process started it."""
-    if url is not None:
-        yield url, False
-    elif cfg.rg_dump.device == "cpu":
-        from rg_env.cpu.chat_server import serve_sampler
+def _reached(cfg: Any, endpoint: str | None, tokenizer: Any) -> "Iterator[EndpointOptions]":
+    """Start what responds, unless a server is named. Yields how to ask it, as the run samples in training."""
+    from rg_env.evaluate.endpoint import RequestLimits, Sampling
+    from rg_env.evaluate.preflight import LocalModel
+    from rg_env.evaluate.run import EndpointOptions
+    from rg_env.evaluate.server import program_for, start_server
+    from rg_env.skyrl.checks import template_options
+    from rg_env.templates import Opening
 
-        with serve_sampler(cfg, tokenizer, template_options) as address:
-            yield address, True
+    engine, params, path = cfg.generator.inference_engine, cfg.generator.sampling_params, cfg.trainer.policy.model.path
+    sampling = Sampling(temperature=params.temperature, top_p=params.top_p, max_tokens=params.max_generate_length)
+    request: dict[str, Any] = dict(params.additional_kwargs or {})
+    # Only what changes something: not every server takes these two.
+    for name, neutral in (("top_k", -1), ("min_p", 0.0)):
+        if getattr(params, name) != neutral:
+            request[name] = getattr(params, name)
+    url = endpoint or engine.external_proxy_url or next(iter(engine.external_server_urls or []), None)
+    # Training takes the text as it is, so nothing is put in front of it here either.
+    options = EndpointOptions(
+        url, engine.served_model_name or path, Path(path).name, sampling, RequestLimits(), opening=Opening.PLAIN
+    )
+    of_template: dict[str, Any] = {"chat_template_kwargs": dict(cfg.generator.chat_template_kwargs)}
+    own = RequestLimits(concurrency=_AT_ONCE)
+    if url is not None:
+        yield replace(options, request=request | (of_template if of_template["chat_template_kwargs"] else {}))
+    elif cfg.rg_dump.device == "cpu":
+        from rg_env.cpu.local_model import load_here
+
+        client, template = load_here(cfg), template_options(cfg)
+        yield replace(options, limits=own, local=lambda how: LocalModel(client, tokenizer, template, how, request))
     else:
-        with one_engine(cfg) as address:
-            yield address, True
+        program = program_for(path)
+        arguments = ["--tensor-parallel-size", str(engine.tensor_parallel_size)]
+        arguments += ["--gpu-memory-utilization", str(engine.gpu_memory_utilization)]
+        started = start_server(program, arguments if program.name == "vLLM" else [])
+        # The server needs an event loop only while it starts and stops; the questions have one of their own.
+        with asyncio.Runner() as runner:
+            server = runner.run(started.__aenter__())
+            try:
+                request |= {**of_template, **program.request}
+                yield replace(options, url=server.url, model=path, limits=own, request=request, is_own=True)
+            finally:
+                runner.run(started.__aexit__(None, None, None))
 
 
 def _ask(asked: "Preflight") -> "list[TaskReport]":
@@ -126,72 +153,65 @@ def _ask(asked: "Preflight") -> "list[TaskReport]":
     asked.ask()
     reports = report_tasks(open_run(*asked.asked), asked.config, wrong_scorers)
     cut_off = [report for report in reports if report.is_cut_off]
-    if cut_off:
-        longer = asked.ask_longer([report.task for report in cut_off])
-        for report in cut_off:
-            limit = asked.options.sampling.max_tokens
-            add_length(report, open_run(longer) if longer else None, limit, asked.config)
-    other_levels = [report for report in reports if report.needs_level]
-    levels = asked.ask_levels([report.task for report in other_levels]) if other_levels else None
-    if levels:
-        fixed = {task.name: task.options for task in TaskMix.parse(asked.config.tasks).tasks}
-        for report in other_levels:
+    longer = asked.ask_longer([report.task for report in cut_off])
+    for report in cut_off:
+        dump = open_run(longer) if longer else None
+        add_length(report, dump, asked.options.sampling.max_tokens, asked.config)
+    others = [report for report in reports if report.needs_level]
+    levels = asked.ask_levels([report.task for report in others])
+    fixed = {task.name: task.options for task in TaskMix.parse(asked.config.tasks).tasks}
+    if levels is not None:
+        for report in others:
             add_levels(report, open_run(levels), asked.config, fixed[report.task])
     return reports
 
 
-def _facts(asked: "Preflight", reports: "Sequence[TaskReport]", is_alarm: bool) -> dict[str, Any]:
+def _facts(asked: "Preflight", reports: "Sequence[TaskReport]") -> dict[str, Any]:
     from rg_env.analysis.preflight import settings_of
 
-    step, hour = asked.extrapolated()
+    seconds_of_step, tokens_of_hour = asked.extrapolated()
     return {
-        "alarm": is_alarm,
-        "settings": list(settings_of(reports)),
+        "alarm": any(report.alarms for report in reports),
+        "settings": settings_of(reports),
         "tasks": [asdict(report) for report in reports],
         "samples_per_question": asked.samples,
         "responses": asked.responses,
         "seconds": asked.seconds,
-        "extrapolated_seconds_per_step": step,
-        "extrapolated_tokens_per_hour": hour,
+        "extrapolated": {"seconds_of_step": seconds_of_step, "tokens_of_hour": tokens_of_hour},
         "folder": str(asked.folder),
     }
 
 
-def _show(asked: "Preflight", reports: "Sequence[TaskReport]", typed: list[str], is_alarm: bool) -> None:
-    """Print one screen: a table, what is wrong with each task, what to change, and what was extrapolated."""
-    from rg_env.analysis.preflight import settings_of
-
-    screen = console()
-    numbers = ["questions", "format", "cut off", "solved", "signal", "tokens"]
-    table = new_table(["task"], numbers, compact=True)
+def _show(asked: "Preflight", reports: "Sequence[TaskReport]", typed: list[str]) -> None:
+    """Print one screen: a table, what is wrong with each task, what was extrapolated, what to change."""
+    table = new_table(["task"], ["questions", "format", "cut off", "solved", "signal", "tokens"], compact=True)
     for report in reports:
-        rates = [rate(*report.format), rate(*report.cut_off), rate(*report.solved), rate(*report.signal)]
-        tokens = "–" if report.tokens is None else f"{report.tokens:,.0f}"
-        table.add_row(cell(report.task), f"{report.questions:,}", *rates, tokens)
-    screen.print(table)
+        rates = [rate(*share) for share in (report.format, report.cut_off, report.solved, report.signal)]
+        table.add_row(cell(report.task), f"{report.questions:,}", *rates, f"{report.tokens or 0:,.0f}")
+    console().print(table)
     print_line(
-        f"format: well-formed responses; signal: groups of {asked.samples} whose rewards differ; tokens: median; "
-        "in brackets: 95% intervals"
+        f"format: well-formed responses; signal: groups of {asked.samples} whose rewards differ; tokens: median; in "
+        "brackets: 95% intervals"
     )
+    facts = _facts(asked, reports)
     for report in reports:
-        for remark in report.alarms:
-            print_line(f"ALARM {report.task}: {remark}")
-        for remark in report.remarks:
-            print_line(f"{report.task}: {remark}")
+        lines = [f"ALARM: {alarm}" for alarm in report.alarms] + report.remarks
         if report.paid:
-            paid = ", ".join(f"{share:.0%} {name}" for name, share in report.paid.items())
-            print_line(f"{report.task}: solved {rate(report.solved[0])}; the same texts read otherwise: {paid}")
-    step, hour = asked.extrapolated()
+            paid = ", ".join(f"{share:.0%} {reading}" for reading, share in report.paid.items())
+            lines.append(f"{rate(report.solved[0])} solved; read otherwise, the same texts or questions: {paid}")
+        for line in lines:
+            print_line(f"{report.task}: {line}")
+    of_step, of_hour = asked.extrapolated()
     print_line(
-        f"extrapolated from {counted(asked.responses, 'response')}: the responses of a step take {step:,.0f} s, an "
-        f"hour makes {hour:,.0f} tokens, without training"
+        f"extrapolated from {counted(asked.responses, 'response')}: those of a step take {of_step:,.0f} s, an hour "
+        f"makes {of_hour:,.0f} tokens, without training"
     )
-    print_line(f"responses: rg-env dumps show {asked.asked[0]}")
-    changes = list(settings_of(reports))
-    if changes:
-        shown = " ".join(f"'{change}'" if set(change) & set(' {}[]"<>$') else change for change in changes)
-        print_line(f"change, and ask again: rg-env preflight {' '.join(typed)} {shown}")
-    if is_alarm:
-        print_line("do not train yet: what ALARM says makes the reward fail to rise")
+    print_line(f"texts: rg-env dumps show {asked.asked[0]}")
+    if changes := facts["settings"]:
+        # In quotes where a shell reads a sign as its own.
+        shown = [f"'{change}'" if set(change) & set(' {}[]<>"') else change for change in changes]
+        print_line(f"change, and ask again: rg-env preflight {' '.join([*typed, *shown])}")
+    if facts["alarm"]:
+        print_line("do not train yet: with what ALARM says, the reward does not rise")
     else:
         print_line("nothing speaks against training")

@@ -33,7 +33,7 @@ from rg_env.dump.manifest import note_in_manifest, read_manifest
 from rg_env.dump.reader import Dump, open_run_of
 from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutRecord, answered
 from rg_env.errors import ConfigError, MissingGroupsError, RGEnvError, as_typed, one_line
-from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, RequestLimits, Sampling, base_url
+from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, RequestLimits, Responder, Sampling, base_url
 from rg_env.evaluate.eval_settings import generator_settings
 from rg_env.evaluate.server import Server, ServerError, program_for, start_server
 from rg_env.evaluate.suites import Question, Questions
@@ -87,6 +87,7 @@ class EndpointOptions:
         server_options: further arguments of the server that is started.
         request: further fields of every request.
         opening: how the rendered prompts end; None: unknown.
+        local: makes what responds in this process, in place of a server.
         is_own: this process started the server at `url`.
     """
 
@@ -98,6 +99,7 @@ class EndpointOptions:
     server_options: Sequence[str] = ()
     request: Mapping[str, Any] = field(default_factory=dict)
     opening: Opening | None = None
+    local: Callable[[Sampling], Responder] | None = None
     is_own: bool = False
 
 
@@ -436,7 +438,7 @@ async def _ask_what_is_left(job: Job, run_id: str, attempt: int, totals: Totals)
 class _Connection:
     """A model that answers; `server` is the one that was started for it, if one was."""
 
-    endpoint: Endpoint
+    endpoint: Responder
     concurrency: int
     server: Server | None = None
 
@@ -461,6 +463,8 @@ async def _connect(job: Job, run_id: str, stack: AsyncExitStack) -> _Connection:
         EndpointError: it does not answer or refuses the key. ServerError: none could be started.
     """
     options = job.options
+    if options.local is not None:
+        return _Connection(options.local(options.sampling), options.limits.concurrency or _CONCURRENCY)
     # If an earlier attempt had responses, the first refusal of this one may be about one prompt, too.
     settings: dict[str, Any] = {"has_responded": Answers.of_run(job.folder, run_id).responses > 0}
     if options.url is not None:

@@ -21,8 +21,8 @@ LENGTH = "generator.sampling_params.max_generate_length"
 
 @pytest.fixture(autouse=True)
 def few_questions(monkeypatch):
-    monkeypatch.setattr("rg_env.evaluate.preflight.MOST_QUESTIONS", preflight_limits.QUESTIONS)
-    monkeypatch.setattr("rg_env.evaluate.preflight.MODEL_SECONDS", 0.0)
+    monkeypatch.setattr("rg_env.preflight_limits.MOST_QUESTIONS", preflight_limits.QUESTIONS)
+    monkeypatch.setattr("rg_env.preflight_limits.MODEL_SECONDS", 0.0)
 
 
 def right(question):
@@ -184,7 +184,12 @@ def test_a_broken_scorer_is_named_with_its_task(preflight, tmp_path, monkeypatch
 
 def test_a_server_that_does_not_answer_is_one_line(tmp_path):
     done = CliRunner().invoke(
-        app, ["preflight", "trainer.policy.model.path=nano", "device=cpu", "--endpoint", "http://127.0.0.1:9"]
+        app,
+        [
+            *("preflight", "trainer.policy.model.path=nano", "device=cpu", "tasks=[chain_sum]"),
+            *("trainer.train_batch_size=4", "trainer.policy_mini_batch_size=4", f"dump_dir={tmp_path}/run/dumps"),
+            *("--endpoint", "http://127.0.0.1:9"),
+        ],
     )
     assert "no server answers" in str(done.exception)
 
