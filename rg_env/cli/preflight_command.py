@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,11 +38,11 @@ def preflight(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Ask a few training questions before a run: is it the model, the format or the task?
+    """Find out before a run whether its reward can rise, from a few training questions.
 
-    Takes a recipe and settings as `train` does, and shows of each task which share is well-formed, cut off and solved,
-    how many groups will have a signal, what other settings would pay, and which to change. Takes minutes, most of them
-    the model's. Exit code 1 if something speaks against training.
+    Is it the model, the format, the scorer or the task? Takes a recipe and settings as `train` does, and shows of each
+    task which share is well-formed, cut off and solved, how many groups will have a signal, what other settings would
+    pay, and which to change. Takes minutes, most of them the model's. Exit code 1 if something speaks against training.
 
     Examples:
       rg-env preflight configs/quickstart.yaml
@@ -73,6 +73,7 @@ def _ready(settings: list[str], endpoint: str | None) -> "Iterator[Preflight]":
         ConfigError: the settings cannot work, or training would not ask the tasks of rg_dump.
     """
     from rg_env.evaluate.preflight import Preflight
+    from rg_env.evaluate.run import check_server
     from rg_env.skyrl.train_config import load_run
     from rg_env.templates import load_tokenizer
 
@@ -88,10 +89,15 @@ def _ready(settings: list[str], endpoint: str | None) -> "Iterator[Preflight]":
     except (OSError, ValueError) as error:
         need(endpoint, "trainer.policy.model.path", cfg.trainer.policy.model.path, f"it has no tokenizer ({error})")
     with _reached(cfg, endpoint, tokenizer) as options:
+        check_server(options)
         recipe = Path(cfg.rg_dump.dump_dir).parent
         folder = make_new_folder(recipe.with_name(f"{recipe.name}-preflight"))
         samples, batch = cfg.generator.n_samples_per_prompt, cfg.trainer.train_batch_size
-        yield Preflight(cfg.rg_dump, limits, options, samples, folder, batch)
+        try:
+            yield Preflight(cfg.rg_dump, limits, options, samples, folder, batch)
+        finally:
+            with suppress(OSError):
+                folder.rmdir()  # only an empty one goes
 
 
 @contextmanager
@@ -144,10 +150,8 @@ def _ask(asked: "Preflight") -> "list[TaskReport]":
     """Ask the questions, and once more where the answers call for other lengths or levels."""
     from rg_env.analysis.preflight import add_length, add_levels, report_tasks
     from rg_env.dump import open_run
-    from rg_env.evaluate.run import check_server
     from rg_env.tasks import TaskMix
 
-    check_server(asked.options)
     with spinner("trying the scorers"):
         wrong_scorers = asked.try_scorers()
     asked.ask()

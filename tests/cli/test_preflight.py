@@ -4,6 +4,7 @@ is a scripted server, and once nano."""
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -201,3 +202,15 @@ def test_what_is_found_before_anything_is_asked(tmp_path):
     done = CliRunner().invoke(app, ["preflight", f"trainer.policy.model.path={folder}", "device=cpu"])
     assert isinstance(done.exception, ConfigError)
     assert "set prefilled_think=true" in str(done.exception)
+
+
+def test_nano_is_asked_in_this_process_and_passes(tmp_path):
+    recipe = Path(__file__).parents[2] / "configs/quickstart.yaml"
+    done = CliRunner().invoke(app, ["preflight", str(recipe), f"dump_dir={tmp_path}/run/dumps"])
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "nothing speaks against training" in done.stdout
+    assert "leg_counting" in done.stdout
+    (folder,) = tmp_path.glob("run-preflight-*")
+    groups = list(open_run(folder / "dumps").groups())
+    assert len(groups) == 2 * preflight_limits.QUESTIONS
+    assert {len(group.rollouts) for group in groups} == {8}
