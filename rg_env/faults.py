@@ -76,8 +76,8 @@ def explain_dead_reward(folder: Path, run_id: str, steps: int) -> str:
     """
     dump = open_run_of(folder, run_id)
     outcomes: Counter[str] = Counter()
-    signals = well_formed = cut_off = 0
     faults: Counter[str] = Counter()
+    signals = well_formed = cut_off = 0
     for group in dump.ledger():
         if group.phase is not Phase.TRAIN or group.environment != RG_DUMP or (group.step or 0) > steps:
             continue
@@ -87,27 +87,24 @@ def explain_dead_reward(folder: Path, run_id: str, steps: int) -> str:
             well_formed += not rollout.violation
             cut_off += rollout.truncated
             faults[_fault_of(rollout)] += 1
-    groups, responses = outcomes.total(), faults.total()
+    responses, groups = faults.total(), outcomes.total()
     if not responses:
         return ""
-    fault = faults.most_common(1)[0][0]
     if cut_off >= DEAD_CUT_OFF * responses:
-        what, why = "every response is cut off", _remedy(_CUT, dump)
+        why = f"every response is cut off; {_remedy(_CUT, dump)}"
     elif well_formed < DEAD_FORMAT * responses:
-        what, why = f"{rate(well_formed / responses, digits=1)} of the responses are well-formed", _remedy(fault, dump)
+        fault = faults.most_common(1)[0][0]
+        shown = rate(well_formed / responses, digits=1)
+        why = f"{shown} of the responses are well-formed, and most {_clause(fault)}; {_remedy(fault, dump)}"
     elif signals < FEW_SIGNALS * groups:
-        what = f"the rewards differ in {rate(signals / groups, digits=1)} of the groups"
-        is_hard = 2 * outcomes[Outcome.ALL_FAILED] > groups
-        why = (
-            "the questions are too hard: lower complexity"
-            if is_hard
-            else "the questions are too easy: raise complexity"
-        )
+        level = "easy: raise complexity"
+        if 2 * outcomes[Outcome.ALL_FAILED] > groups:
+            level = "hard: lower complexity"
+        shown = rate(signals / groups, digits=1)
+        why = f"the rewards differ in {shown} of the groups; the questions are too {level}"
     else:
         return ""
-    if 2 * faults[""] < responses and fault:
-        what += f", and most {_clause(fault)}"
-    return f"the reward is dead: in the first {steps} steps, {what}; {why}; `rg-env preflight` finds the setting"
+    return f"the reward is dead: in the first {steps} steps, {why}; `rg-env preflight` finds the setting"
 
 
 def _faults_of_texts(dump: Dump) -> Counter[str]:

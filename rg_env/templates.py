@@ -124,7 +124,9 @@ def _about(opening: Opening, model: str, config: RGDumpConfig, template_options:
 
 def _check_special_tokens(setting: str, model: str, tokenizer: Any, config: RGDumpConfig) -> None:
     """Refuse a tokenizer whose decoder leaves out tags that the format needs."""
-    needed = [*_ANSWER] if config.format == ResponseFormat.LENIENT else [*_THINK, *_ANSWER]
+    needed = [*_ANSWER]
+    if config.format == ResponseFormat.STRICT:
+        needed = [*_THINK, *_ANSWER]
     lost = []
     for tag in needed:
         ids = tokenizer.encode(tag, add_special_tokens=False)
@@ -174,7 +176,9 @@ def _opening_of(end: str) -> Opening:
     opened, closed = (end.rfind(tag) for tag in _THINK)
     if opened > closed:
         return Opening.THINK_OPENED
-    return Opening.PLAIN if closed < 0 else Opening.THINK_CLOSED
+    if closed >= 0:
+        return Opening.THINK_CLOSED
+    return Opening.PLAIN
 
 
 @contextmanager

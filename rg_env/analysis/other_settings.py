@@ -31,18 +31,23 @@ def _last(pattern: str) -> Callable[[str], str | None]:
     compiled = re.compile(pattern)
 
     def find(text: str) -> str | None:
-        matches = list(compiled.finditer(text))
-        return matches[-1]["answer"].strip() if matches else None
+        last = None
+        for match in compiled.finditer(text):
+            last = match["answer"].strip()
+        return last
 
     return find
 
 
+_PATTERNS = {
+    "in another tag": r"<(?!think>|answer>)(?P<tag>[^<>/\s]{1,40})>(?P<answer>[^<>]{1,400})</(?P=tag)>",
+    "after ####": r"####[ \t]*(?P<answer>[^\n#]{1,200})",
+    "in bold": r"\*\*(?P<answer>[^*\n]{1,200})\*\*",
+    "as the last number": r"(?P<answer>-?\d[\d,]{0,40}(?:\.\d{1,40})?)",
+}
 PLACES: Mapping[str, Callable[[str], str | None]] = {
-    "in another tag": _last(r"<(?!think>|answer>)(?P<tag>[^<>/\s]{1,40})>(?P<answer>[^<>]{1,400})</(?P=tag)>"),
     r"in \boxed{}": last_boxed,
-    "after ####": _last(r"####[ \t]*(?P<answer>[^\n#]{1,200})"),
-    "in bold": _last(r"\*\*(?P<answer>[^*\n]{1,200})\*\*"),
-    "as the last number": _last(r"(?P<answer>-?\d[\d,]{0,40}(?:\.\d{1,40})?)"),
+    **{place: _last(pattern) for place, pattern in _PATTERNS.items()},
 }
 """Where an answer may stand that no setting reads: the prompt must ask for the tags."""
 READINGS = (NORMALIZE, PREFILLED, LENIENT, LENIENT_NORMALIZE, *PLACES)

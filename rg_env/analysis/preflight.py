@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -19,7 +20,7 @@ from rg_env.analysis.other_settings import LENIENT, NORMALIZE, PLACES, READINGS,
 from rg_env.analysis.stats import statistics
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
-from rg_env.dump import Dump
+from rg_env.dump import Dump, GroupRecord, open_run
 from rg_env.prompts import resolve_system_prompt
 from rg_env.tasks.levels import scale_of
 from rg_env.wording import counted, rate
@@ -160,7 +161,9 @@ def _judge_reading(report: TaskReport, payments: Payments, config: RGDumpConfig)
 def settings_that_ask(config: RGDumpConfig) -> list[str]:
     """Return the settings with which the prompt asks for the tags, or shows them where it asks already."""
     prompt = resolve_system_prompt(config.system_prompt) or ""
-    settings = [] if config.format == ResponseFormat.LENIENT else [LENIENT]
+    settings = []
+    if config.format == ResponseFormat.STRICT:
+        settings.append(LENIENT)
     if "<answer>" not in prompt:
         settings.append("system_prompt=think_answer")
     if not config.worked_examples:
@@ -168,7 +171,7 @@ def settings_that_ask(config: RGDumpConfig) -> list[str]:
     return settings
 
 
-def add_length(report: TaskReport, dump: Dump | None, limit: int, config: RGDumpConfig) -> None:
+def add_length(report: TaskReport, dump: Path | None, limit: int, config: RGDumpConfig) -> None:
     """Say which limit cuts off few responses of a task.
 
     Args:
@@ -178,8 +181,8 @@ def add_length(report: TaskReport, dump: Dump | None, limit: int, config: RGDump
     text = f"{rate(report.cut_off[0])} of the responses are cut off at {limit:,} tokens"
     is_alarm = (report.cut_off[0] or 0) >= 1 - limits.HARDLY_WELL_FORMED
     rollouts = []
-    for group in dump.groups() if dump else ():
-        if group.task == report.task:
+    if dump is not None:
+        for group in _groups_of(report.task, dump):
             rollouts += group.rollouts
     cut_off = sum(rollout.truncated for rollout in rollouts)
     if cut_off >= limits.CUT_OFF * len(rollouts):
@@ -199,7 +202,13 @@ def add_length(report: TaskReport, dump: Dump | None, limit: int, config: RGDump
     )
 
 
-def add_levels(report: TaskReport, dump: Dump, config: RGDumpConfig, fixed: Mapping[str, Any]) -> None:
+def _groups_of(task: str, dump: Path) -> Iterator[GroupRecord]:
+    for group in open_run(dump).groups():
+        if group.task == task:
+            yield group
+
+
+def add_levels(report: TaskReport, dump: Path, config: RGDumpConfig, fixed: Mapping[str, Any]) -> None:
     """Say at which levels a task is neither too hard nor too easy.
 
     Args:
@@ -207,11 +216,14 @@ def add_levels(report: TaskReport, dump: Dump, config: RGDumpConfig, fixed: Mapp
         fixed: the options that the run gives the task.
     """
     solved: dict[float, list[bool]] = defaultdict(list)
-    for group in dump.groups():
-        if group.task == report.task and group.complexity is not None:
-            solved[group.complexity] += [rollout.base_score >= config.solved_at for rollout in group.rollouts]
-    report.levels = {level: sum(scores) / len(scores) for level, scores in sorted(solved.items())}
-    how = "too hard" if (report.solved[0] or 0) < limits.TOO_HARD else "too easy"
+    for group in _groups_of(report.task, dump):
+        for rollout in group.rollouts:
+            solved[group.complexity or 0.0].append(rollout.base_score >= config.solved_at)
+    for level, scores in sorted(solved.items()):
+        report.levels[level] = sum(scores) / len(scores)
+    how = "too easy"
+    if (report.solved[0] or 0) < limits.TOO_HARD:
+        how = "too hard"
     shown = ", ".join(f"{rate(share)} at {level:g}" for level, share in report.levels.items())
     text = f"{how}: {rate(report.solved[0])} solved; by complexity: {shown}"
     good = [level for level, share in report.levels.items() if limits.TOO_HARD <= share <= limits.TOO_EASY]

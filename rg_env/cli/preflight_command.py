@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
@@ -58,11 +59,12 @@ def preflight(
     typed = list(settings or [])
     with _ready(typed, endpoint) as asked:
         reports = _ask(asked)
+    facts = _facts(asked, reports)
     if as_json:
-        print_json(_facts(asked, reports))
+        print_json(facts)
     else:
-        _show(asked, reports, typed)
-    raise typer.Exit(int(any(report.alarms for report in reports)))
+        _show(facts, reports, typed)
+    raise typer.Exit(int(facts["alarm"]))
 
 
 @contextmanager
@@ -117,33 +119,40 @@ def _reached(cfg: Any, endpoint: str | None, tokenizer: Any) -> "Iterator[Endpoi
     for name, neutral in (("top_k", -1), ("min_p", 0.0)):
         if getattr(params, name) != neutral:
             request[name] = getattr(params, name)
+    model = engine.served_model_name or path
     url = endpoint or engine.external_proxy_url or next(iter(engine.external_server_urls or []), None)
     # Training takes the text as it is, so nothing is put in front of it here either.
-    options = EndpointOptions(
-        url, engine.served_model_name or path, Path(path).name, sampling, RequestLimits(), opening=Opening.PLAIN
-    )
-    of_template: dict[str, Any] = {"chat_template_kwargs": dict(cfg.generator.chat_template_kwargs)}
-    own = RequestLimits(concurrency=_AT_ONCE)
-    if url is not None:
-        yield replace(options, request=request | (of_template if of_template["chat_template_kwargs"] else {}))
-    elif cfg.rg_dump.device == "cpu":
+    options = EndpointOptions(url, model, Path(path).name, sampling, RequestLimits(), opening=Opening.PLAIN)
+    own_limits, of_template = RequestLimits(concurrency=_AT_ONCE), dict(cfg.generator.chat_template_kwargs)
+    if url is None and cfg.rg_dump.device == "cpu":
         from rg_env.cpu.local_model import load_here
 
         client, template = load_here(cfg), template_options(cfg)
-        yield replace(options, limits=own, local=lambda how: LocalModel(client, tokenizer, template, how, request))
-    else:
-        program = program_for(path)
-        arguments = ["--tensor-parallel-size", str(engine.tensor_parallel_size)]
-        arguments += ["--gpu-memory-utilization", str(engine.gpu_memory_utilization)]
-        started = start_server(program, arguments if program.name == "vLLM" else [])
-        # The server needs an event loop only while it starts and stops; the questions have one of their own.
-        with asyncio.Runner() as runner:
-            server = runner.run(started.__aenter__())
-            try:
-                request |= {**of_template, **program.request}
-                yield replace(options, url=server.url, model=path, limits=own, request=request, is_own=True)
-            finally:
-                runner.run(started.__aexit__(None, None, None))
+
+        def respond_here(how: Sampling) -> LocalModel:
+            return LocalModel(client, tokenizer, template, how, request)
+
+        yield replace(options, limits=own_limits, local=respond_here)
+        return
+    if of_template:
+        request["chat_template_kwargs"] = of_template
+    if url is not None:
+        yield replace(options, request=request)
+        return
+    program = program_for(path)
+    arguments = ["--tensor-parallel-size", str(engine.tensor_parallel_size)]
+    arguments += ["--gpu-memory-utilization", str(engine.gpu_memory_utilization)]
+    if program.name != "vLLM":
+        arguments = []
+    started = start_server(program, arguments)
+    # The server needs an event loop only while it starts and stops; the questions have one of their own.
+    with asyncio.Runner() as runner:
+        server = runner.run(started.__aenter__())
+        try:
+            request |= program.request
+            yield replace(options, url=server.url, model=path, limits=own_limits, request=request, is_own=True)
+        finally:
+            runner.run(started.__aexit__(None, None, None))
 
 
 def _ask(asked: "Preflight") -> "list[TaskReport]":
@@ -156,37 +165,36 @@ def _ask(asked: "Preflight") -> "list[TaskReport]":
         wrong_scorers = asked.try_scorers()
     asked.ask()
     reports = report_tasks(open_run(*asked.asked), asked.config, wrong_scorers)
-    cut_off = [report for report in reports if report.is_cut_off]
-    longer = asked.ask_longer([report.task for report in cut_off])
-    for report in cut_off:
-        dump = open_run(longer) if longer else None
-        add_length(report, dump, asked.options.sampling.max_tokens, asked.config)
-    others = [report for report in reports if report.needs_level]
-    levels = asked.ask_levels([report.task for report in others])
-    fixed = {task.name: task.options for task in TaskMix.parse(asked.config.tasks).tasks}
+    of_task = {report.task: report for report in reports}
+    cut_off = [task for task, report in of_task.items() if report.is_cut_off]
+    longer = asked.ask_longer(cut_off)
+    for task in cut_off:
+        add_length(of_task[task], longer, asked.options.sampling.max_tokens, asked.config)
+    other_levels = [task for task, report in of_task.items() if report.needs_level]
+    levels = asked.ask_levels(other_levels)
     if levels is not None:
-        for report in others:
-            add_levels(report, open_run(levels), asked.config, fixed[report.task])
+        for spec in TaskMix.parse(asked.config.tasks).tasks:
+            if spec.name in other_levels:
+                add_levels(of_task[spec.name], levels, asked.config, spec.options)
     return reports
 
 
 def _facts(asked: "Preflight", reports: "Sequence[TaskReport]") -> dict[str, Any]:
+    """Return what was found, as JSON. A step and an hour are extrapolated."""
     from rg_env.analysis.preflight import settings_of
 
-    seconds_of_step, tokens_of_hour = asked.extrapolated()
-    return {
-        "alarm": any(report.alarms for report in reports),
-        "settings": settings_of(reports),
-        "tasks": [asdict(report) for report in reports],
-        "samples_per_question": asked.samples,
-        "responses": asked.responses,
-        "seconds": asked.seconds,
-        "extrapolated": {"seconds_of_step": seconds_of_step, "tokens_of_hour": tokens_of_hour},
-        "folder": str(asked.folder),
-    }
+    seconds = max(asked.seconds, 1e-3)
+    of_response = seconds / max(asked.responses, 1)
+    facts = {name: getattr(asked, name) for name in ("samples", "responses", "tokens", "seconds")}
+    facts["seconds_of_step"] = of_response * asked.batch * asked.samples
+    facts["tokens_of_hour"] = asked.tokens / seconds * 3600
+    facts["dumps"] = [str(folder) for folder in asked.asked]
+    facts["settings"] = settings_of(reports)
+    facts["alarm"] = any(report.alarms for report in reports)
+    return facts | {"tasks": [asdict(report) for report in reports]}
 
 
-def _show(asked: "Preflight", reports: "Sequence[TaskReport]", typed: list[str]) -> None:
+def _show(facts: dict[str, Any], reports: "Sequence[TaskReport]", typed: list[str]) -> None:
     """Print one screen: a table, what is wrong with each task, what was extrapolated, what to change."""
     table = new_table(["task"], ["questions", "format", "cut off", "solved", "signal", "tokens"], compact=True)
     for report in reports:
@@ -194,27 +202,24 @@ def _show(asked: "Preflight", reports: "Sequence[TaskReport]", typed: list[str])
         table.add_row(cell(report.task), f"{report.questions:,}", *rates, f"{report.tokens or 0:,.0f}")
     console().print(table)
     print_line(
-        f"format: well-formed responses; signal: groups of {asked.samples} whose rewards differ; tokens: median; in "
+        f"format: well-formed responses; signal: groups of {facts['samples']} whose rewards differ; tokens: median; in "
         "brackets: 95% intervals"
     )
-    facts = _facts(asked, reports)
     for report in reports:
-        lines = [f"ALARM: {alarm}" for alarm in report.alarms] + report.remarks
+        for alarm in report.alarms:
+            print_line(f"{report.task}: ALARM: {alarm}")
+        for remark in report.remarks:
+            print_line(f"{report.task}: {remark}")
         if report.paid:
             paid = ", ".join(f"{share:.0%} {reading}" for reading, share in report.paid.items())
-            lines.append(f"{rate(report.solved[0])} solved; read otherwise, the same texts or questions: {paid}")
-        for line in lines:
-            print_line(f"{report.task}: {line}")
-    of_step, of_hour = asked.extrapolated()
+            print_line(f"{report.task}: {rate(report.solved[0])} solved; the same texts, read otherwise: {paid}")
     print_line(
-        f"extrapolated from {counted(asked.responses, 'response')}: those of a step take {of_step:,.0f} s, an hour "
-        f"makes {of_hour:,.0f} tokens, without training"
+        f"extrapolated from {counted(facts['responses'], 'response')}: those of a step take "
+        f"{facts['seconds_of_step']:,.0f} s, an hour makes {facts['tokens_of_hour']:,.0f} tokens, without training"
     )
-    print_line(f"texts: rg-env dumps show {asked.asked[0]}")
-    if changes := facts["settings"]:
-        # In quotes where a shell reads a sign as its own.
-        shown = [f"'{change}'" if set(change) & set(' {}[]<>"') else change for change in changes]
-        print_line(f"change, and ask again: rg-env preflight {' '.join([*typed, *shown])}")
+    print_line(f"texts: rg-env dumps show {facts['dumps'][0]}")
+    if facts["settings"]:
+        print_line(f"change, and ask again: {shlex.join(['rg-env', 'preflight', *typed, *facts['settings']])}")
     if facts["alarm"]:
         print_line("do not train yet: with what ALARM says, the reward does not rise")
     else:

@@ -66,11 +66,6 @@ class Preflight:
                 break
         self._wanted = wanted
 
-    def extrapolated(self) -> tuple[float, float]:
-        """Return the seconds that the responses of a step take at this pace, and the tokens that an hour makes."""
-        seconds = max(self.seconds, 1e-3)
-        return seconds / max(self.responses, 1) * self.batch * self.samples, self.tokens / seconds * 3600
-
     def _items(self, task: str, first: int, end: int) -> list[Item]:
         return [self._rows.item_of_run(number) for number in self._wanted[task][first:end]]
 
@@ -84,15 +79,21 @@ class Preflight:
             self._ask_with_settings("more", limits.QUESTIONS, end)
 
     def _ask_with_settings(self, part: str, first: int, end: int) -> None:
-        items = [item for task in self._wanted for item in self._items(task, first, end)]
+        items: list[Item] = []
+        for task in self._wanted:
+            items += self._items(task, first, end)
         began = time.monotonic()
         self.asked.append(self._run(part, items, self.samples, self.options.sampling.max_tokens, is_counted=True))
         self.seconds += time.monotonic() - began
 
     def ask_longer(self, tasks: Sequence[str]) -> Path | None:
         """Ask the questions of some tasks again, with the longest responses that the model has room for."""
-        items = [item for task in tasks for item in self._items(task, 0, limits.QUESTIONS)]
-        for factor in limits.LONGER if items else ():
+        items: list[Item] = []
+        for task in tasks:
+            items += self._items(task, 0, limits.QUESTIONS)
+        if not items:
+            return None
+        for factor in limits.LONGER:
             try:
                 longest = factor * self.options.sampling.max_tokens
                 return self._run(f"length-x{factor}", items, self.samples, longest)

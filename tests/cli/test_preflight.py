@@ -82,7 +82,7 @@ def test_a_model_that_learns_is_no_alarm(preflight):
     assert task["format"][0] == 1
     assert task["solved"][0] == pytest.approx(0.5)
     assert task["signal"][0] == 1
-    dump = open_run(f"{facts['folder']}/dumps")
+    dump = open_run(f"{facts['dumps'][0]}")
     assert sum(len(group.rollouts) for group in dump.groups()) == 64
 
 
