@@ -16,7 +16,15 @@ from typing import Any
 import polars as pl
 
 from rg_env import preflight_limits as limits
-from rg_env.analysis.other_settings import LENIENT, NORMALIZE, PLACES, READINGS, Payments, count_payments
+from rg_env.analysis.other_settings import (
+    LENIENT,
+    LENIENT_NORMALIZE,
+    NORMALIZE,
+    PLACES,
+    READINGS,
+    Payments,
+    count_payments,
+)
 from rg_env.analysis.stats import statistics
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
@@ -72,8 +80,8 @@ class TaskReport:
 
     @property
     def needs_level(self) -> bool:
-        """Whether other levels are to be asked: the format is known, and the questions are too hard or too easy."""
-        knows_format = 2 * (self.format[0] or 0) > 1 and not self.is_cut_off
+        """Whether other levels are to be asked: format and scorer work, and the questions are too hard or too easy."""
+        knows_format = 2 * (self.format[0] or 0) > 1 and not self.is_cut_off and not self.alarms
         is_fine = limits.TOO_HARD <= (self.solved[0] or 0) <= limits.TOO_EASY
         return knows_format and not is_fine and scale_of(self.task, {}) is not None
 
@@ -118,7 +126,8 @@ def _rest(share: float | None) -> float | None:
 def _judge(report: TaskReport, payments: Payments, config: RGDumpConfig, wrong_scorer: str) -> None:
     """Say what is wrong with the scorer, with what the responses are paid, and with the signal."""
     for reading in READINGS:
-        if payments.paid[reading] > payments.solved:
+        is_more = payments.paid[reading] > payments.solved
+        if is_more and (reading != LENIENT_NORMALIZE or payments.best == reading):
             report.paid[reading] = payments.paid[reading] / payments.responses
     if wrong_scorer:
         how = f"rg-env score {wrong_scorer.partition(':')[0]} --response …"
@@ -135,9 +144,6 @@ def _judge(report: TaskReport, payments: Payments, config: RGDumpConfig, wrong_s
             report.say(f"{text}: the scorer is broken, or reads another notation; {how}", is_alarm=True)
     if payments.best:
         _judge_reading(report, payments, config)
-    if report.has_few_signals:
-        shown = rate(report.signal[0])
-        report.say(f"the rewards differ in {shown} of the groups, and only these teach anything", is_alarm=True)
 
 
 def _judge_reading(report: TaskReport, payments: Payments, config: RGDumpConfig) -> None:
@@ -237,6 +243,13 @@ def add_levels(report: TaskReport, dump: Path, config: RGDumpConfig, fixed: Mapp
         options = json.dumps(scale.options(level)).replace('"', "")
         setting = f"tasks.{report.task}.config={options}"
     report.say(text, setting, is_alarm=report.has_few_signals)
+
+
+def add_signal(report: TaskReport) -> None:
+    """Say that hardly a group will have a signal; last, because what was said before is the reason."""
+    if report.has_few_signals:
+        shown = rate(report.signal[0])
+        report.say(f"the rewards differ in {shown} of the groups, and only these teach anything", is_alarm=True)
 
 
 def settings_of(reports: Sequence[TaskReport]) -> list[str]:

@@ -157,7 +157,7 @@ def _reached(cfg: Any, endpoint: str | None, tokenizer: Any) -> "Iterator[Endpoi
 
 def _ask(asked: "Preflight") -> "list[TaskReport]":
     """Ask the questions, and once more where the answers call for other lengths or levels."""
-    from rg_env.analysis.preflight import add_length, add_levels, report_tasks
+    from rg_env.analysis.preflight import add_length, add_levels, add_signal, report_tasks
     from rg_env.dump import open_run
     from rg_env.tasks import TaskMix
 
@@ -176,6 +176,8 @@ def _ask(asked: "Preflight") -> "list[TaskReport]":
         for spec in TaskMix.parse(asked.config.tasks).tasks:
             if spec.name in other_levels:
                 add_levels(of_task[spec.name], levels, asked.config, spec.options)
+    for report in reports:
+        add_signal(report)
     return reports
 
 
@@ -212,14 +214,16 @@ def _show(facts: dict[str, Any], reports: "Sequence[TaskReport]", typed: list[st
             print_line(f"{report.task}: {remark}")
         if report.paid:
             paid = ", ".join(f"{share:.0%} {reading}" for reading, share in report.paid.items())
-            print_line(f"{report.task}: {rate(report.solved[0])} solved; the same texts, read otherwise: {paid}")
+            print_line(f"{report.task}: now {rate(report.solved[0])} are solved; with another setting or place: {paid}")
     print_line(
         f"extrapolated from {counted(facts['responses'], 'response')}: those of a step take "
         f"{facts['seconds_of_step']:,.0f} s, an hour makes {facts['tokens_of_hour']:,.0f} tokens, without training"
     )
     print_line(f"texts: rg-env dumps show {facts['dumps'][0]}")
-    if facts["settings"]:
-        print_line(f"change, and ask again: {shlex.join(['rg-env', 'preflight', *typed, *facts['settings']])}")
+    if changes := facts["settings"]:
+        names = {change.partition("=")[0] for change in changes}
+        kept = [word for word in typed if word.partition("=")[0] not in names]
+        print_line(f"change, and ask again: {shlex.join(['rg-env', 'preflight', *kept, *changes])}")
     if facts["alarm"]:
         print_line("do not train yet: with what ALARM says, the reward does not rise")
     else:

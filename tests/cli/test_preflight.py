@@ -167,7 +167,7 @@ def test_a_level_that_is_neither_too_hard_nor_too_easy(preflight, c, words):
     settings = "complexity=1.0" if words == "too hard" else "complexity=0.0"
     facts = preflight(script(tagged, solves), settings)
     assert facts["alarm"], facts
-    assert facts["tasks"][0]["alarms"][-1].startswith(words)
+    assert facts["tasks"][0]["alarms"][0].startswith(words)
     assert facts["settings"][0].startswith("complexity="), facts
 
 
