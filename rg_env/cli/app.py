@@ -18,6 +18,7 @@ from rg_env.cli.base import CommandApp, SettingsCommand
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.evaluate import ServerCommand, collect, evaluate
 from rg_env.cli.options import Force, Imports, JsonFlag, SettingArguments, Tasks, import_tasks
+from rg_env.cli.preflight_command import preflight
 from rg_env.cli.runs_command import runs
 from rg_env.cli.serve_command import serve
 from rg_env.cli.tasks import TasksCommand, tasks
@@ -191,6 +192,7 @@ def config(
         print_line(f"{line:{width}}  # {source}")
 
 
+app.command(cls=SettingsCommand, context_settings=_PASS_ON)(preflight)
 app.command("eval", cls=ServerCommand, context_settings=_PASS_ON)(evaluate)
 app.command(cls=ServerCommand, context_settings=_PASS_ON)(collect)
 for command in (runs, serve):

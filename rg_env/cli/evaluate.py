@@ -106,7 +106,8 @@ def collect(
     config = replace(all_settings.rg, dump_dir=str(out))
     options, *others = _models(ctx, "collect", requests, limits, all_settings, samples)
     need(not others, "--model", requests.model, "has several models; name one of its global_step_N")
-    job = Job("collect", train_questions(config, groups), samples, config, options)
+    questions = train_questions(config, groups)
+    job = Job("collect", questions, samples, config, _with_checked_tags(options, config, all_settings))
     finished = run_job(job, resume=requests.resume)
     _print_finished(finished)
     _print_why(finished)
@@ -182,6 +183,7 @@ def evaluate(
             folder = out
             if len(models) > 1:
                 folder = out / options.name.replace(" ", "_")
+            options = _with_checked_tags(options, config, all_settings)
             job = Job("eval", questions, samples, replace(config, dump_dir=str(folder)), options)
             finished = run_job(job, resume=requests.resume)
             _print_finished(finished)
@@ -291,6 +293,29 @@ def _models(
     return [EndpointOptions(url, model.path, model.name, sampling, limits, arguments, request) for model in models]
 
 
+def _with_checked_tags(options: "EndpointOptions", config: "RGDumpConfig", settings: "Settings") -> "EndpointOptions":
+    """Return the options with how the prompts end, if the server is to be started here: then its tokenizer is known.
+
+    Raises:
+        ConfigError: with this template or tokenizer, every response would score 0.
+    """
+    from rg_env.templates import check_tags, load_tokenizer
+
+    if options.url is not None:
+        return options
+    try:
+        tokenizer = load_tokenizer(options.model)
+    except (ImportError, OSError, ValueError):  # the server says what it cannot load
+        return options
+    keeps = options.request.get("skip_special_tokens") is False
+    opening, warnings = check_tags(
+        "--model", options.name, tokenizer, config, settings.chat_template_kwargs, keeps_special_tokens=keeps
+    )
+    for warning in warnings:
+        print_error(f"warning: {warning}")
+    return replace(options, opening=opening)
+
+
 def _limits(settings: "Settings", model: str) -> dict[str, Any]:
     """Return how long a prompt may be, as in the training that the configuration is for."""
     from transformers import AutoTokenizer
@@ -337,10 +362,11 @@ def _print_finished(finished: "Finished") -> None:
         tokens = f"{totals.prompt_tokens:,} tokens of prompts + {totals.completion_tokens:,} of responses"
         facts.append(f"{counted(totals.responses, 'response')}, {tokens}")
     print_error("; ".join(facts))
+    opened = totals.think_opened if finished.job.options.opening is None else 0
     remarks = (
         (totals.failures, "request", f"failed (status no_response), the last one: {totals.last_failure}"),
         (totals.reasoning_apart, "response", "with the reasoning apart: it is recorded as the think block"),
-        (totals.think_opened, "response", "to a prompt that opened the think block: <think> was added"),
+        (opened, "response", "to a prompt that opened <think>: it was added; train with prefilled_think=true"),
         (totals.uncounted, "response", "whose tokens the server did not count: the total lacks them"),
         *((number, "answer", f"scored 0 ({why})") for why, number in totals.unread.items()),
     )
@@ -371,8 +397,8 @@ def _print_what_is_missing(finished: "Finished") -> None:
 
 def _print_why(finished: "Finished") -> None:
     """Say why most scores are 0, if that is not the answers' doing, and why no text was kept."""
-    from rg_env.analysis.faults import explain_zeros
     from rg_env.dump import open_run
+    from rg_env.faults import explain_zeros
 
     if finished.answers.responses and (why := open_run(finished.job.folder).why_no_texts()):
         print_error(why)

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from rg_env.errors import RGEnvError, describe, need, one_line
@@ -101,6 +101,15 @@ class Reply:
     reasoning_apart: bool = False
     think_opened: bool = False
     failure: str | None = None
+
+
+class Responder(Protocol):
+    """Responds to prompts; `url` says where."""
+
+    @property
+    def url(self) -> str: ...
+
+    async def respond(self, messages: Sequence[Mapping[str, str]]) -> Reply: ...
 
 
 class Endpoint:

@@ -6,16 +6,17 @@ Invariant: what determines the groups is in the plan, and nothing else.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from rg_env.config import RGDumpConfig
-from rg_env.evaluate.endpoint import RequestLimits, Sampling
+from rg_env.evaluate.endpoint import RequestLimits, Responder, Sampling
 from rg_env.evaluate.suites import Questions
 from rg_env.settings import without_free
+from rg_env.templates import Opening
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,9 @@ class EndpointOptions:
         name: of the model in the manifest.
         server_options: further arguments of the server that is started.
         request: further fields of every request.
+        opening: how the rendered prompts end; None: unknown.
+        local: makes what responds in this process, in place of a server.
+        is_own: this process started the server at `url`.
     """
 
     url: str | None
@@ -37,6 +41,9 @@ class EndpointOptions:
     limits: RequestLimits
     server_options: Sequence[str] = ()
     request: Mapping[str, Any] = field(default_factory=dict)
+    opening: Opening | None = None
+    local: Callable[[Sampling], Responder] | None = None
+    is_own: bool = False
 
 
 @dataclass(frozen=True)

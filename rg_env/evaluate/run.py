@@ -26,7 +26,7 @@ from rg_env.dump.manifest import note_in_manifest
 from rg_env.dump.reader import Dump, open_run_of
 from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutRecord, answered
 from rg_env.errors import ConfigError, one_line
-from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, base_url
+from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, Responder, base_url
 from rg_env.evaluate.eval_settings import generator_settings
 from rg_env.evaluate.job import EndpointOptions, Job
 from rg_env.evaluate.outcome import Answers, Finished, Totals
@@ -38,7 +38,7 @@ from rg_env.judge import Judge
 from rg_env.output import print_error
 from rg_env.rollout import Origin, Rollout, Stopwatch
 from rg_env.scoring import Verdict
-from rg_env.scoring.parse import with_opening
+from rg_env.templates import judged_text
 from rg_env.wording import counted
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ async def _ask_what_is_left(job: Job, run: Claim, totals: Totals) -> None:
 class _Connection:
     """A model that answers; `server` is the one that was started for it, if one was."""
 
-    endpoint: Endpoint
+    endpoint: Responder
     concurrency: int
     server: Server | None = None
 
@@ -146,6 +146,8 @@ async def _connect(options: EndpointOptions, stack: AsyncExitStack, *, has_respo
     Raises:
         EndpointError: it does not answer or refuses the key. ServerError: none could be started.
     """
+    if options.local is not None:
+        return _Connection(options.local(options.sampling), options.limits.concurrency or _CONCURRENCY)
     if options.url is not None:
         endpoint = Endpoint(
             options.url,
@@ -153,6 +155,7 @@ async def _connect(options: EndpointOptions, stack: AsyncExitStack, *, has_respo
             options.sampling,
             options.limits,
             request=options.request,
+            is_own=options.is_own,
             has_responded=has_responded,
         )
         await stack.enter_async_context(endpoint)
@@ -318,10 +321,7 @@ class _Attempt:
             watch = Stopwatch()
             reply = await self.send(question)
         watch.end_generation()
-        text = reply.text
-        # With `prefilled_think`, the scorer itself knows that the prompt opened the block.
-        if reply.think_opened and not self.job.config.prefilled_think:
-            text = with_opening(text)
+        text = judged_text(reply.text, self.job.config.prefilled_think, self.job.options.opening)
         if reply.failure is None:
             verdict = await self.judge.score(question.item, text)
             watch.end_scoring()

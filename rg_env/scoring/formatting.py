@@ -30,6 +30,7 @@ _ENVIRONMENT = re.compile(r"\\begin\{((?:align|aligned|equation|gather|gathered)
 _UNSEEN = re.compile("[\u200b\u200c\u200d\u2060\ufeff]")
 _SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,1000}(?:\.[0-9]{0,1000})?|\.[0-9]{1,1000})")
+_WITH_SEPARATORS = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3}){1,300}(?:\.[0-9]{1,1000})?")
 _AROUND_SIGNS = re.compile(r"\s*([][(){},;:])\s*")
 
 
@@ -51,6 +52,17 @@ def unwrapped(answer: str) -> str:
             break
         text = inner
     return text or answer
+
+
+def without_separators(answer: str) -> str:
+    """Return a number without thousands separators; any other text, also one with a number in it, unchanged.
+
+    >>> without_separators("-1,234,567.5"), without_separators("1,23"), without_separators("1, 234")
+    ('-1234567.5', '1,23', '1, 234')
+    """
+    if _WITH_SEPARATORS.fullmatch(answer):
+        return answer.replace(",", "")
+    return answer
 
 
 def short_answer(answer: str) -> str:

@@ -35,7 +35,7 @@ from rg_env.runner.failures import LONGEST_REASON, Failure, JobFailedError, Prot
 from rg_env.runner.machine import usable_cores, workers_for
 from rg_env.scoring import guard
 from rg_env.scoring.base_score import CHEAP, base_score
-from rg_env.scoring.formatting import unwrapped
+from rg_env.scoring.formatting import unwrapped, without_separators
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, ParsedResponse, ScorerConfig, Status, Verdict
 from rg_env.settings import check_fields
@@ -233,7 +233,7 @@ class Scorer(AbstractContextManager["Scorer"]):
                 score_text = partial(self._score_text, packed, _target_of(task, config))
             best = await score_text(answer)
             # Not again after a hang or a crash: the same answer would take as long and do the same.
-            plain = unwrapped(answer) if self._settings.normalize else answer
+            plain = without_separators(unwrapped(answer)) if self._settings.normalize else answer
             if plain == answer or best.score == 1 or best.status in (Status.TIMEOUT, Status.CRASHED):
                 return best
             again = await score_text(plain)

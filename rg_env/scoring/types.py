@@ -25,7 +25,7 @@ class ScorerConfig:
     twice that answer's length."""
     normalize: bool = False
     """Score an imperfect answer a second time without the formatting around it (`\\boxed{}`, `$…$`, bold, code fence,
-    final period, …). Can only raise a score, and is recorded as `normalized`."""
+    final period, …) and thousands separators. Can only raise a score, and is recorded as `normalized`."""
     partial_credit: str = setting("calibrated", choices=("upstream", "calibrated", "none"))
     """How scores between 0 and 1 count. `upstream`: unchanged. `calibrated`: on tasks that reward a cheap policy, only
     beyond what that policy scores on the same item. `none`: as 0."""

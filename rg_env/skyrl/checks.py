@@ -1,8 +1,9 @@
 """What is checked before a run starts.
 
 Invariant: every mistake is one line that says what is wrong and how to fix it, and no check starts anything, downloads
-a model, or leaves a file or folder behind. Listed here is what SkyRL finds only after the models are loaded, or never;
-what its `validate_cfg` refuses keeps SkyRL's words. The checks of `SINGLE` and `TOGETHER` import neither torch nor Ray.
+a model (of a hub's, the tokenizer alone), or leaves a file or folder behind. Listed here is what SkyRL finds only after
+the models are loaded, or never; what its `validate_cfg` refuses keeps SkyRL's words. The checks of `SINGLE` and
+`TOGETHER` import neither torch nor Ray.
 Not covered: whether a model fits into memory. `rg_env.skyrl.preparation` comes before them.
 """
 
@@ -40,6 +41,7 @@ from rg_env.skyrl.run_folder import PATHS, check_run_name
 from rg_env.tasks import Split, TaskMix
 from rg_env.tasks.item import ENV_CLASS
 from rg_env.tasks.questions import QuestionStream
+from rg_env.templates import check_tags, load_tokenizer
 
 NANO = "nano"
 """Accepted as a model path: the small policy that comes with rg_env."""
@@ -427,13 +429,35 @@ def _data_parallel_sizes(cfg: Any) -> dict[str, int]:
 
 def check_models(cfg: Any) -> None:
     policy = cfg.trainer.policy.model.path
-    # Nothing is downloaded for a check, so a model of the hub is not looked at.
+    # Of a model of the hub, `check_hub_models` looks at the tokenizer.
     if Path(policy).is_dir():
-        check_tokenizer(MODELS[0], Path(policy), cfg.generator.chat_template.name_or_path)
+        tokenizer = check_tokenizer(MODELS[0], Path(policy), cfg.generator.chat_template.name_or_path)
+        _check_tags(cfg, tokenizer)
 
 
-def check_tokenizer(setting: str, folder: Path, other_template: str | None = None) -> None:
-    """Refuse a tokenizer that cannot write a prompt, or ends an answer differently from its chat template.
+def _check_tags(cfg: Any, tokenizer: Any) -> None:
+    """Refuse, or warn of, what the policy's template and tokenizer do to the tags. Rows of files have prompts of their
+    own."""
+    if cfg.data.train_data or cfg.environment.env_class != ENV_CLASS:
+        return
+    warnings = check_tags(MODELS[0], cfg.trainer.policy.model.path, tokenizer, cfg.rg_dump, template_options(cfg))[1]
+    for warning in warnings:
+        logger.warning(warning)
+
+
+def template_options(cfg: Any) -> dict[str, Any]:
+    """Return the arguments of `apply_chat_template` that a run's prompts are rendered with."""
+    options = dict(cfg.generator.chat_template_kwargs)
+    if cfg.generator.chat_template.name_or_path and cfg.generator.use_conversation_multi_turn:
+        from skyrl.train.generators.utils import get_custom_chat_template
+
+        options["chat_template"] = get_custom_chat_template(cfg.generator.chat_template)
+    return options
+
+
+def check_tokenizer(setting: str, folder: Path, other_template: str | None = None) -> Any:
+    """Return the tokenizer; refuse one that cannot write a prompt, or ends an answer differently from its chat
+    template.
 
     Args:
         other_template: the template that replaces the tokenizer's, as SkyRL's `generator.chat_template` names it.
@@ -469,6 +493,7 @@ def check_tokenizer(setting: str, folder: Path, other_template: str | None = Non
         right = f"the chat template ends an answer with {used!r}, but the tokenizer's eos is {tokenizer.eos_token!r}, "
         right += f"so generation would not stop; set eos_token to {used!r} in tokenizer_config.json"
         refuse(setting, str(folder), right)
+    return tokenizer
 
 
 # ------------------------------------------------------------------------------------------------ what a machine has
@@ -529,8 +554,12 @@ def check_hub_models(cfg: Any) -> None:
     if os.environ.get("RAY_ADDRESS"):
         return
     for path, setting in models_of(cfg).items():
-        if not Path(path).is_dir():
-            check_hub_model(setting, path)
+        if Path(path).is_dir():
+            continue
+        check_hub_model(setting, path)
+        if setting == MODELS[0]:
+            with suppress(OSError, ValueError):  # the run itself says what cannot be loaded
+                _check_tags(cfg, load_tokenizer(path))
 
 
 def check_servers(cfg: Any) -> Mistakes:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
@@ -31,6 +32,7 @@ from rg_env.skyrl.groups import Group, UnscoredWarning, fill_groups, origin_of, 
 from rg_env.skyrl.tally import Tally, is_unsolved, write_over
 from rg_env.skyrl.turns import note_turns, noted_dialogs
 from rg_env.tasks.item import ENV_CLASS
+from rg_env.templates import system_message_optional
 
 if TYPE_CHECKING:
     from rg_env.rollout_log import RolloutLog
@@ -53,7 +55,9 @@ class RGDumpGenerator(SkyRLGymGenerator):
     def __init__(
         self, *args: Any, writer: DumpWriter | None = None, log_folder: str | None = None, **kwargs: Any
     ) -> None:
-        super().__init__(*args, **kwargs)
+        tokenizer = signature(SkyRLGymGenerator).bind(*args, **kwargs).arguments["tokenizer"]
+        with system_message_optional(tokenizer):
+            super().__init__(*args, **kwargs)
         # Checked again here, for those who make a generator without `rg-env train`.
         if self.batched:
             from rg_env.skyrl.checks import NOT_BATCHED

@@ -33,6 +33,8 @@ from rg_env.dump.manifest import Attempt, note_in_manifest
 from rg_env.dump.reader import open_run_of
 from rg_env.dump.schema import RG_DUMP, has_no_signal
 from rg_env.errors import ConfigError, RGEnvError, describe
+from rg_env.faults import explain_dead_reward
+from rg_env.preflight_limits import FIRST_STEPS
 from rg_env.rows.eval_set import EvalSet
 from rg_env.skyrl.canaries import Canaries, first_items
 from rg_env.skyrl.checks import COMPARE_A_GROUP
@@ -299,6 +301,15 @@ class RGTrainerMixin(RecordingTrainer):
                 self._has_collapsed = True
                 logger.warning(str(symptom))
         self.reports.send(line=line, step=step, total=total, **facts, **tally.means)
+        self._warn_of_dead_reward()
+
+    def _warn_of_dead_reward(self) -> None:
+        """After the first steps, say once why nothing can be learned, if that is so."""
+        writer: DumpWriter | None = self.generator.writer
+        if self.global_step != FIRST_STEPS or writer is None:
+            return
+        if dead := explain_dead_reward(writer.folder, writer.run_id, FIRST_STEPS):
+            logger.warning(dead)
 
     def _symptoms(self) -> list[Symptom]:
         """Return what is wrong with the training so far."""

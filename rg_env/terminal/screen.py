@@ -242,16 +242,22 @@ def ending(facts: Mapping[str, Any], code: int, args: Sequence[str], began: floa
 
 def _about_dump(facts: Mapping[str, Any], *, with_table: bool) -> Iterator[RenderableType]:
     """Yield what was learned, and where the dump is. What fails here is a warning: the run has ended as it has."""
+    # Imported here: it loads the reader of dumps, which nothing needs before the end.
+    from rg_env.faults import explain_zeros
+
     folder = shlex.quote(short_path(facts["dump"]))
-    table, why_no_texts = None, None
+    table, why_no_texts, why_zeros = None, None, ""
     try:
         table, why_no_texts = _learned(facts, with_table=with_table)
+        why_zeros = explain_zeros(facts["dump"], facts["run_id"])
     except (RGEnvError, OSError):  # nothing can be counted
         pass
     except Exception as error:
         yield f"warning: no table of what was learned: {one_line(describe(error))}"
     if table is not None:
         yield from ("", table, "")
+    if why_zeros:
+        yield why_zeros
     yield f"dump: {folder}"
     if why_no_texts:
         yield f"  {why_no_texts}"

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from rg_env import hub
+from rg_env import hub, templates
 from rg_env.cli import main
 from rg_env.evaluate import run, server
 from tests.evaluate.server import Server, completion
@@ -33,12 +33,18 @@ def serve(mode, port):
     Server(script, port).serve_forever()
 
 
+def no_tokenizer(model):
+    raise OSError("the scripted model has no files")
+
+
 if __name__ == "__main__":
     mode = sys.argv[1]
     if "--port" in sys.argv and "--host" in sys.argv:
         serve(mode, int(sys.argv[sys.argv.index("--port") + 1]))
     command = [sys.executable, "-m", "tests.evaluate.scripted_command", mode]
-    hub.check_hub_model = lambda setting, name: None  # the scripted model is on no hub
+    # The scripted model is on no hub.
+    hub.check_hub_model = lambda setting, name: None
+    templates.load_tokenizer = no_tokenizer
     run.program_for = lambda model: server.Program("scripted", command, 4)
     sys.argv = ["rg-env", *sys.argv[2:]]
     main()

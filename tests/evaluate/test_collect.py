@@ -320,7 +320,10 @@ def test_reasoning_apart_and_opened_think_blocks_are_scored_and_said(answers, tm
     with serving(script) as server:
         done = collect(server, tmp_path, samples=2)
     assert f"{GROUPS} responses with the reasoning apart" in done.stderr
-    assert f"{GROUPS} responses to a prompt that opened the think block" in done.stderr
+    assert (
+        f"{GROUPS} responses to a prompt that opened <think>: it was added; train with prefilled_think=true"
+        in done.stderr
+    )
     texts = [rollout.response for _, rollout in open_run(tmp_path).rollouts()]
     assert all(text.startswith("<think>") for text in texts)
     assert {rollout.base_score for _, rollout in open_run(tmp_path).rollouts()} == {1.0}

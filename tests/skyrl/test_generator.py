@@ -18,6 +18,7 @@ from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.skyrl.env import SLOT, RGDumpEnv
 from rg_env.skyrl.groups import with_slots
 from rg_env.tasks import Item
+from tests.skyrl import generating
 from tests.skyrl.generating import TASK, right, run, script_for, tokenizer, total
 
 
@@ -209,3 +210,14 @@ def test_an_environment_of_a_user_may_block(rows, tmp_path, monkeypatch):
     assert len(threads) == len(output["rewards"]) and threading.main_thread() not in threads
     recorded = [rollout.reward for group in open_run(tmp_path).groups() for rollout in group.rollouts]
     assert recorded == [total(reward) for reward in output["rewards"]] == [1.0, 0.0, 0.0, 1.0] * len(rows)
+
+
+def test_a_template_that_refuses_a_system_message_needs_no_more_than_no_system_prompt(monkeypatch):
+    """SkyRL's generator renders one of its own when it is made."""
+    refusing = copy.deepcopy(tokenizer())
+    refusal = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    refusing.chat_template = refusal + refusing.chat_template
+    monkeypatch.setattr(generating, "tokenizer", lambda: refusing)
+    rows = ReasoningGymDataset(TASK, size=1, system_prompt=None)
+    output, _ = run(rows, script_for(rows, right("{}")))
+    assert [total(reward) for reward in output["rewards"]] == [1.0] * generating.SAMPLES

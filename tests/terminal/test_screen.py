@@ -10,8 +10,9 @@ from rich.console import Console
 
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter
+from rg_env.scoring.types import Violation
 from rg_env.terminal.screen import Screen, curve, ending
-from tests.dump.records import group
+from tests.dump.records import group, violating
 
 LOG = "/logs/train-20261122-043147.log"
 DUMP = "/runs/quickstart/dumps"
@@ -230,6 +231,17 @@ def test_without_an_evaluation_all_steps_are_shown_together_and_why_no_rollouts_
         "no rollouts saved: 3 neither above the threshold nor all wrong (dump_other_rollouts=false), "
         "1 all wrong (dump_failed_rollouts=false)"
     )
+
+
+UNTAGGED = [violating(0, Violation.NO_THINK), violating(1, Violation.NO_THINK)]
+
+
+def test_why_most_responses_score_0_is_said_at_the_end(tmp_path):
+    good, bad = dump_of(tmp_path / "good", ("train", 1, [0.0, 0.0])), dump_of(tmp_path / "bad", ("train", 1, UNTAGGED))
+    assert not [line for line in lines_of(good) if "to see some" in line]
+    (line,) = [line for line in lines_of(bad) if "to see some" in line]
+    assert line.startswith("2 of 2 responses violate the format: no_think")
+    assert "format=lenient" in line
 
 
 @pytest.mark.parametrize(

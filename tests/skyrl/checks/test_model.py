@@ -5,6 +5,7 @@ import json
 import pytest
 
 from rg_env.skyrl.train_config import load_run
+from rg_env.templates import load_tokenizer
 
 SETTING = "trainer.policy.model.path"
 
@@ -75,3 +76,22 @@ def test_a_template_in_the_settings_needs_a_run_without_logprobs(args, refusal, 
 def test_a_template_that_fails_on_a_plain_chat(refusal, folder):
     (folder / "chat_template.jinja").write_text("{{ raise }")
     assert "chat template fails" in refusal(f"{SETTING}={folder}")
+
+
+def test_a_template_that_opens_the_think_block_is_refused_with_the_setting(refusal, args, folder):
+    path = folder / "chat_template.jinja"
+    path.write_text(path.read_text().replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}"))
+    assert refusal(f"{SETTING}={folder}").endswith("set prefilled_think=true")
+    load_run([*args, f"{SETTING}={folder}", "prefilled_think=true"])
+
+
+def test_of_a_model_of_the_hub_the_tokenizer_is_looked_at(refusal, folder, monkeypatch):
+    """There is no hub here: a folder stands for it."""
+    path = folder / "chat_template.jinja"
+    path.write_text(path.read_text().replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}"))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("rg_env.skyrl.checks.check_hub_model", lambda setting, name: None)
+    monkeypatch.setattr("rg_env.skyrl.checks.load_tokenizer", lambda name: load_tokenizer(str(folder)))
+    message = refusal(f"{SETTING}=somebody/a-model")
+    assert "somebody/a-model opens <think>" in message
+    assert message.endswith("set prefilled_think=true")

@@ -4,6 +4,10 @@ import pytest
 from typer.testing import CliRunner
 
 from rg_env.cli import app
+from rg_env.dump import Attempt, DumpWriter, write_manifest
+from rg_env.faults import explain_dead_reward, explain_zeros
+from rg_env.scoring.types import Violation
+from tests.dump.records import RUN_ID, group, manifest, rollout, violating
 from tests.evaluate.server import completion, serving
 
 WRONG = completion("<think>x</think><answer>nothing</answer>")
@@ -49,3 +53,40 @@ def test_without_texts_the_violation_is_named(tmp_path):
 def test_wrong_answers_and_few_faults_are_no_reason(tmp_path):
     assert evaluate(tmp_path / "few", completion(""), 4) == []
     assert evaluate(tmp_path / "wrong", WRONG, 10) == []
+
+
+DEAD = [
+    ([rollout(0.0, 0, violation=Violation.NO_THINK), violating(1)], "well-formed", "format=lenient"),
+    ([rollout(0.0, 0, truncated=True), rollout(1.0, 1, truncated=True)], "cut off", "max_generate_length"),
+    ([rollout(0.0, 0), rollout(0.0, 1)], "the rewards differ in 0.0% of the groups", "too hard"),
+    ([rollout(1.0, 0), rollout(1.0, 1)], "the rewards differ in 0.0% of the groups", "too easy"),
+]
+
+
+def dump_of(folder, rollouts, steps=3):
+    with DumpWriter(folder, RUN_ID, 1) as writer:
+        write_manifest(folder, RUN_ID, Attempt.read(manifest() | {"kind": "train"}))
+        groups = [group(step, rollouts, step=step, call=step) for step in range(1, steps + 1)]
+        writer.write_blocking(groups)
+    return folder
+
+
+@pytest.mark.parametrize(("rollouts", "what", "remedy"), DEAD)
+def test_why_a_reward_is_dead(tmp_path, rollouts, what, remedy):
+    line = explain_dead_reward(dump_of(tmp_path, rollouts), RUN_ID, 20)
+    assert line.startswith("the reward is dead: in the first 20 steps, ")
+    assert what in line
+    assert remedy in line
+    assert "\n" not in line
+
+
+def test_a_reward_with_signals_and_later_steps_are_not_dead(tmp_path):
+    assert explain_dead_reward(dump_of(tmp_path / "alive", [1.0, 0.0]), RUN_ID, 20) == ""
+    assert explain_dead_reward(dump_of(tmp_path / "later", [0.0, 0.0]), RUN_ID, 0) == ""
+
+
+def test_of_a_training_the_setting_is_named_and_not_an_option(tmp_path):
+    cut = rollout(0.0, 0, truncated=True, violation=Violation.UNCLOSED_THINK)
+    line = explain_zeros(dump_of(tmp_path, [cut, cut]), RUN_ID)
+    assert "a larger generator.sampling_params.max_generate_length usually mends it" in line
+    assert "--max-tokens" not in line

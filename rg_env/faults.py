@@ -1,6 +1,7 @@
-"""Why the responses of a run score 0 whatever they answer, in one line, and what usually mends it.
+"""Why the responses of a run score 0 whatever they answer, or why its reward is dead, in one line with the setting.
 
-Invariant: says nothing unless at least half of the responses have such a fault. Wrong answers are no fault.
+Invariant: a fault of responses is named only if at least half of them have one. Wrong answers are no fault of theirs;
+where all groups of the first steps have only wrong ones, or only right ones, the reward is dead.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from collections import Counter
 from pathlib import Path
 
 from rg_env.dump.reader import Dump, open_run_of
-from rg_env.dump.schema import RolloutFacts, RolloutRecord, answered
+from rg_env.dump.schema import RG_DUMP, Outcome, Phase, RolloutFacts, RolloutRecord, answered
+from rg_env.preflight_limits import DEAD_CUT_OFF, DEAD_FORMAT, FEW_SIGNALS
 from rg_env.scoring.types import MEANINGS, Status, Violation
-from rg_env.wording import counted
+from rg_env.wording import counted, rate
 
 _EMPTY = "empty"
 _CUT = "cut"
@@ -23,15 +25,17 @@ _CLAUSES = {
 }
 """What is said of faults that are neither a violation nor a status."""
 _REMEDIES = {
-    _EMPTY: "a reasoning model may need a larger --max-tokens before it writes anything",
-    _CUT: "a larger --max-tokens usually mends it, above all for reasoning models",
-    _UNTAGGED: "the model ignores the tags that the prompt asks for, which another system_prompt may mend",
+    _EMPTY: "a reasoning model may need a larger {length} before it writes anything",
+    _CUT: "a larger {length} usually mends it, above all for reasoning models",
+    _UNTAGGED: "the model ignores the tags that the prompt asks for: worked_examples show them",
     Violation.NO_THINK: "format=lenient needs no think block; if the chat template opens <think>, prefilled_think=true",
     Violation.UNCLOSED_THINK: "format=lenient takes an answer wherever it is",
     Violation.MULTIPLE_THINK: "format=lenient takes an answer wherever it is",
     Violation.ANSWER_INSIDE_THINK: "format=lenient takes an answer wherever it is",
 }
 """What usually mends a fault. The lenient format knows none of these violations."""
+_LENGTHS = {"train": "generator.sampling_params.max_generate_length"}
+"""What limits the length of responses, by the kind of the run; in other kinds an option."""
 
 
 def explain_zeros(folder: Path, run_id: str) -> str:
@@ -51,9 +55,56 @@ def explain_zeros(folder: Path, run_id: str) -> str:
         return ""
     fault, number = faults.most_common(1)[0]
     line = f"{number:,} of {counted(responses, 'response')} {_clause(fault)}"
-    if remedy := _REMEDIES.get(fault):
+    if remedy := _remedy(fault, dump):
         line += f"; {remedy}"
     return f"{line}; to see some: rg-env dumps show {folder}"
+
+
+def _remedy(fault: str, dump: Dump) -> str:
+    """Return what usually mends a fault, in the words of the run's settings or options; empty if nothing does."""
+    length = _LENGTHS.get(dump.runs[0].noted.kind, "--max-tokens")
+    return _REMEDIES.get(fault, "").format(length=length)
+
+
+def explain_dead_reward(folder: Path, run_id: str, steps: int) -> str:
+    """Return why the reward of the first steps of a training is dead, as one line; "" if it is not.
+
+    It is if hardly a group has different rewards, hardly a response is well-formed, or all are cut off.
+
+    Args:
+        steps: number of the last of these steps.
+    """
+    dump = open_run_of(folder, run_id)
+    outcomes: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
+    signals = well_formed = cut_off = 0
+    for group in dump.ledger():
+        if group.phase is not Phase.TRAIN or group.environment != RG_DUMP or (group.step or 0) > steps:
+            continue
+        outcomes[group.outcome] += 1
+        signals += not group.no_signal
+        for rollout in answered(group.rollouts):
+            well_formed += not rollout.violation
+            cut_off += rollout.truncated
+            faults[_fault_of(rollout)] += 1
+    responses, groups = faults.total(), outcomes.total()
+    if not responses:
+        return ""
+    if cut_off >= DEAD_CUT_OFF * responses:
+        why = f"every response is cut off; {_remedy(_CUT, dump)}"
+    elif well_formed < DEAD_FORMAT * responses:
+        fault = faults.most_common(1)[0][0]
+        shown = rate(well_formed / responses, digits=1)
+        why = f"{shown} of the responses are well-formed, and most {_clause(fault)}; {_remedy(fault, dump)}"
+    elif signals < FEW_SIGNALS * groups:
+        level = "easy: raise complexity"
+        if 2 * outcomes[Outcome.ALL_FAILED] > groups:
+            level = "hard: lower complexity"
+        shown = rate(signals / groups, digits=1)
+        why = f"the rewards differ in {shown} of the groups; the questions are too {level}"
+    else:
+        return ""
+    return f"the reward is dead: in the first {steps} steps, {why}; `rg-env preflight` finds the setting"
 
 
 def _faults_of_texts(dump: Dump) -> Counter[str]:

@@ -1,0 +1,216 @@
+"""`rg-env preflight` names planted faults of model, format, scorer and task with the setting that fixes them. The model
+is a scripted server, and once nano."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rg_env import preflight_limits
+from rg_env.cli import app
+from rg_env.cpu import nano_path
+from rg_env.dump import open_run
+from rg_env.errors import ConfigError
+from tests.evaluate.server import completion, serving
+
+LIMIT = 64
+LENGTH = "generator.sampling_params.max_generate_length"
+
+
+@pytest.fixture(autouse=True)
+def few_questions(monkeypatch):
+    monkeypatch.setattr("rg_env.preflight_limits.MOST_QUESTIONS", preflight_limits.QUESTIONS)
+    monkeypatch.setattr("rg_env.preflight_limits.MODEL_SECONDS", 0.0)
+
+
+def right(question):
+    """The answer to a question of chain_sum."""
+    terms = re.findall(r"[+-]?\s*\d+", question.rpartition(":")[2])
+    return sum(int(term.replace(" ", "")) for term in terms)
+
+
+def script(write, solves=lambda question, number: number % 2 == 0):
+    """A model that writes its answer so, and is right about some."""
+
+    def respond(number, body):
+        question = body["messages"][-1]["content"]
+        answer = right(question)
+        if not solves(question, number):
+            answer += 1
+        reply = write(answer)
+        return reply if not isinstance(reply, str) else completion(reply, tokens=20)
+
+    return respond
+
+
+@pytest.fixture
+def preflight(tmp_path):
+    """Runs the command against a scripted model; returns its exit code and its JSON."""
+
+    def run(script, *settings):
+        recipe = [
+            *("trainer.policy.model.path=nano", "device=cpu", "trainer.train_batch_size=4"),
+            *("trainer.policy_mini_batch_size=4", "generator.n_samples_per_prompt=8", f"{LENGTH}={LIMIT}"),
+            *("tasks=[chain_sum]", f"dump_dir={tmp_path}/run/dumps", f"trainer.ckpt_path={tmp_path}/run/checkpoints"),
+            *(f"trainer.export_path={tmp_path}/run/exports", f"trainer.log_path={tmp_path}/run/logs"),
+        ]
+        recipe = [
+            setting for setting in recipe if setting.partition("=")[0] not in {s.partition("=")[0] for s in settings}
+        ]
+        with serving(script) as server:
+            done = CliRunner().invoke(app, ["preflight", *recipe, *settings, "--endpoint", server.url, "--json"])
+        assert done.exit_code in (0, 1), (done.output, done.exception)
+        facts = json.loads(done.stdout)
+        assert done.exit_code == int(facts["alarm"])
+        return facts
+
+    return run
+
+
+def tagged(answer):
+    return f"<think>x</think><answer>{answer}</answer>"
+
+
+def test_a_model_that_learns_is_no_alarm(preflight):
+    facts = preflight(script(tagged))
+    (task,) = facts["tasks"]
+    assert (facts["alarm"], facts["settings"], task["remarks"]) == (False, [], [])
+    assert (task["questions"], task["responses"]) == (8, 64)
+    assert task["format"][0] == 1
+    assert task["solved"][0] == pytest.approx(0.5)
+    assert task["signal"][0] == 1
+    dump = open_run(f"{facts['dumps'][0]}")
+    assert sum(len(group.rollouts) for group in dump.groups()) == 64
+
+
+@pytest.mark.parametrize(
+    ("write", "settings", "named"),
+    [
+        (r"It is \boxed{{{}}}.", [], ["format=lenient", "worked_examples="]),
+        ("So 1 + 1 = 2.\n#### {}", [], ["format=lenient", "worked_examples="]),
+        ("I add them and get {}", ["system_prompt=null"], ["format=lenient", "system_prompt=think_answer"]),
+        ("The answer: **{}**, as 7 shows", [], ["format=lenient", "worked_examples="]),
+        ("<answer>{}</answer>", [], ["format=lenient"]),
+        ("so</think><answer>{}</answer>", [], ["prefilled_think=true"]),
+        ("<THINK>x</THINK><ANSWER>{}</ANSWER>", [], ["format=lenient"]),
+        ("<answer>**{}**</answer>", [], ["format=lenient", "scorer.normalize=true"]),
+        (
+            "<denken>x</denken><antwort>{}</antwort>",
+            ["system_prompt=Denke in <denken>, antworte in <antwort>."],
+            ["system_prompt=think_answer", "worked_examples="],
+        ),
+    ],
+)
+def test_answers_that_stand_elsewhere(preflight, write, settings, named):
+    facts = preflight(script(write.format), *settings)
+    assert facts["alarm"]
+    for setting in named:
+        assert any(each.startswith(setting) for each in facts["settings"]), facts
+    (task,) = facts["tasks"]
+    assert max(task["paid"].values()) == pytest.approx(0.5)
+
+
+def test_a_format_that_is_right_in_part_is_said_and_no_alarm(preflight):
+    facts = preflight(lambda number, body: script(tagged if number % 3 else "<answer>{}</answer>".format)(number, body))
+    assert not facts["alarm"]
+    assert facts["settings"] == ["format=lenient"]
+    assert "training teaches the format, too" in facts["tasks"][0]["remarks"][0]
+
+
+def test_too_short_a_limit_is_named_with_one_that_is_long_enough(preflight):
+    needed = 150
+
+    def write(number, body):
+        if body["max_tokens"] < needed:
+            return completion("<think>I add", finish="length", tokens=body["max_tokens"])
+        return completion(tagged(right(body["messages"][-1]["content"]) + number % 2), tokens=needed)
+
+    facts = preflight(write)
+    assert facts["alarm"]
+    assert facts["settings"] == [f"{LENGTH}=160"]
+    assert facts["tasks"][0]["paid"][f"{LENGTH}=160"] == pytest.approx(0.5)
+
+
+def test_a_model_that_never_stops_is_said_to_be_one(preflight):
+    facts = preflight(lambda number, body: completion("<think>so", finish="length", tokens=body["max_tokens"]))
+    assert facts["alarm"]
+    assert not any(setting.startswith(LENGTH) for setting in facts["settings"])
+    assert "does not come to an end" in " ".join(facts["tasks"][0]["alarms"])
+
+
+@pytest.mark.parametrize(("task", "write"), [("chain_sum", "**{}**"), ("lcm", "{:,}")])
+def test_notation_that_the_scorer_does_not_read(preflight, task, write):
+    def respond(number, body):
+        question = body["messages"][-1]["content"]
+        numbers = [int(n) for n in re.findall(r"\d+", question.rpartition(":")[2])]
+        answer = right(question) if task == "chain_sum" else __import__("math").lcm(*numbers)
+        return completion(tagged(write.format(answer)))
+
+    options = {"chain_sum": "{}", "lcm": "{min_value: 1000, max_value: 9000}"}
+    facts = preflight(respond, f"tasks={{{task}: {{config: {options[task]}}}}}")
+    assert facts["alarm"]
+    assert "scorer.normalize=true" in facts["settings"]
+    assert "right to the letter" in facts["tasks"][0]["alarms"][0]
+
+
+@pytest.mark.parametrize(("c", "words"), [(0.0, "too hard"), (1.0, "too easy")])
+def test_a_level_that_is_neither_too_hard_nor_too_easy(preflight, c, words):
+    def solves(question, number):
+        terms = len(re.findall(r"\d+", question))
+        if words == "too hard":
+            return terms <= 2 and number % 2 == 0
+        return terms <= 5 or number % 2 == 0
+
+    settings = "complexity=1.0" if words == "too hard" else "complexity=0.0"
+    facts = preflight(script(tagged, solves), settings)
+    assert facts["alarm"], facts
+    assert facts["tasks"][0]["alarms"][0].startswith(words)
+    assert facts["settings"][0].startswith("complexity="), facts
+
+
+def test_a_broken_scorer_is_named_with_its_task(preflight, tmp_path, monkeypatch):
+    (tmp_path / "sums.jsonl").write_text(
+        "\n".join(json.dumps({"question": f"Add these: {n} + 1", "answer": str(n + 1)}) for n in range(60))
+    )
+    (tmp_path / "broken_scorer_of_mine.py").write_text("def score(answer, row):\n    return 0.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    file = f"{{path: {tmp_path}/sums.jsonl, scorer: broken_scorer_of_mine.score}}"
+    facts = preflight(script(tagged, lambda *_: True), f"tasks={{sums: {{file: {file}}}}}")
+    assert facts["alarm"]
+    assert "rg-env score sums" in facts["tasks"][0]["alarms"][0]
+
+
+def test_a_server_that_does_not_answer_is_one_line(tmp_path):
+    done = CliRunner().invoke(
+        app,
+        [
+            *("preflight", "trainer.policy.model.path=nano", "device=cpu", "tasks=[chain_sum]"),
+            *("trainer.train_batch_size=4", "trainer.policy_mini_batch_size=4", f"dump_dir={tmp_path}/run/dumps"),
+            *("--endpoint", "http://127.0.0.1:9"),
+        ],
+    )
+    assert "no server answers" in str(done.exception)
+
+
+def test_what_is_found_before_anything_is_asked(tmp_path):
+    folder = shutil.copytree(nano_path(), tmp_path / "model")
+    path = folder / "chat_template.jinja"
+    path.write_text(path.read_text().replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}"))
+    done = CliRunner().invoke(app, ["preflight", f"trainer.policy.model.path={folder}", "device=cpu"])
+    assert isinstance(done.exception, ConfigError)
+    assert "set prefilled_think=true" in str(done.exception)
+
+
+def test_nano_is_asked_in_this_process_and_passes(tmp_path):
+    recipe = Path(__file__).parents[2] / "configs/quickstart.yaml"
+    done = CliRunner().invoke(app, ["preflight", str(recipe), f"dump_dir={tmp_path}/run/dumps"])
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "nothing speaks against training" in done.stdout
+    assert "leg_counting" in done.stdout
+    (folder,) = tmp_path.glob("run-preflight-*")
+    groups = list(open_run(folder / "dumps").groups())
+    assert len(groups) == 2 * preflight_limits.QUESTIONS
+    assert {len(group.rollouts) for group in groups} == {8}
