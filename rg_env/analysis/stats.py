@@ -10,22 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import polars as pl
 
 from rg_env.analysis.estimates import moments, pass_at_k, tries_up_to, with_intervals
 from rg_env.choices import SOLVED_AT, By, parse_by
-from rg_env.dump.frames import SCHEMA
+from rg_env.dump.frames import GROUP, GROUP_SCHEMA, SCHEMA, UNIT, Batch, is_replaced
 from rg_env.dump.reader import Dump
+from rg_env.dump.run_files import Run
 from rg_env.dump.schema import RG_DUMP, Outcome, Phase
 from rg_env.errors import DumpError
 from rg_env.scoring.types import UNCOUNTED, Status, Violation
 
 PERCENTILES = (10, 50, 90)
-GROUP = "group"
-"""Column with a number for each group."""
-GROUP_HASH = (pl.col("run_id").hash(1) + pl.col("group_id").hash()).alias(GROUP)
-"""Its expression: two runs may have equal ids of groups, which are still two groups."""
 QUESTION = "question"
 """Column with a number for each question, which may stand in several groups."""
 _QUESTION_ID = pl.when(pl.col("item") != "").then("item").when(pl.col("uid") != "").then("uid").otherwise("group_id")
@@ -146,19 +144,30 @@ class Measured:
     """Rollouts and groups, read once for several tables.
 
     Attributes:
-        rollouts: the counted ones: the columns that statistics need, `GROUP`, `solved` and `well_formed`; `solved_at`
-            is known of each.
-        groups: a row for each group: its columns, `QUESTION`, and `NAME:total` and `NAME:count` of each statistic.
+        groups: a row for each group with a counted rollout, in the order of reading: its columns, `GROUP`, `QUESTION`,
+            `solved_at`, which is known of each, and `NAME:total` and `NAME:count` of each statistic.
+        rollouts: the counted ones, with what no sum of a group tells: `GROUP`, `response_tokens`, `solved`,
+            `violation`, `status`. Those of a group that is not in `groups` do not count.
         chosen: the statistics that were read for.
         whole: whether all groups are complete; otherwise pass@k and outcomes are unknown.
         left_out: number of rollouts without a response, or to a question that cannot be made again.
     """
 
-    rollouts: pl.DataFrame
     groups: pl.DataFrame
+    rollouts: pl.DataFrame
     chosen: tuple[Statistic, ...] = STATISTICS
     whole: bool = True
     left_out: int = 0
+
+    @property
+    def number_of_rollouts(self) -> int:
+        """Number of counted rollouts."""
+        return int(self.groups["solve_rate:count"].sum())
+
+
+def rows_of(measured: Measured, groups: pl.DataFrame, keys: Iterable[str]) -> pl.DataFrame:
+    """Return the counted rollouts of these groups, which may be some of the measured ones, with columns of theirs."""
+    return measured.rollouts.join(groups.select(GROUP, *keys), on=GROUP)
 
 
 def measure(
@@ -187,38 +196,118 @@ def measure(
         chosen = tuple(each for each in STATISTICS if each.name in wanted)
     # Rows alone have no settings and no conditions, which only a dump can be asked for.
     dump = rollouts if isinstance(rollouts, Dump) else None
-    solved_from = threshold(dump, solved_at)
-    # Only the columns that somebody needs are read; words as categories, which take less memory than texts.
-    needed = [*_OF_GROUP, "violation", "status", "base_score", "response_tokens"]
-    if to_match:
-        needed += _TO_MATCH
-    needed += solved_from.meta.root_names()
-    for each in chosen:
-        needed += each.value.meta.root_names()
-    columns = []
-    for name in dict.fromkeys(needed):
-        if name in SCHEMA:  # others are made below from these
-            columns.append(pl.col(name).cast(_TYPES.get(name, SCHEMA[name])))
-    source = rollouts.scan() if isinstance(rollouts, Dump) else rollouts.lazy()
-    rows = source.select(*columns, GROUP_HASH, _QUESTION_HASH).collect(engine="streaming")
-    if rows.is_empty():
+    reading = _Reading(threshold(dump, solved_at), chosen, to_match)
+    if isinstance(rollouts, Dump):
+        parts = [part for run in rollouts.runs for part in reading.of_run(rollouts, run)]
+    else:
+        parts = [reading.part(_batch(rollouts, reading.columns))]
+    number = sum(part.number for part in parts)
+    if not number:
         if dump is None:
             raise DumpError("there are no rollouts")
+        if dump.conditions:
+            dump.refuse_conditions()
         raise DumpError(_why_no_rollouts(dump))
-    is_counted = pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()
-    # An Enum sorts by the order of its categories: sorted by run, tables have the runs in the order of reading.
-    run_order = pl.Enum(rows["run_id"].cast(pl.String).unique(maintain_order=True))
-    counted = rows.filter(is_counted).with_columns(
-        pl.col("run_id").cast(run_order),
-        solved_at=solved_from,
-        well_formed=_where_known(pl.col("violation") == ""),
-    )
-    # An unknown score (null) is not a solved one.
-    counted = counted.with_columns(solved=(pl.col("base_score") >= pl.col("solved_at")).fill_null(False))
+    groups, counted = _joined(parts)
+    of_groups = []
+    for each in chosen:
+        if each.per_group:
+            # A value of groups is its own sum of one.
+            of_groups.append(each.value.cast(pl.Float64).fill_null(0).alias(f"{each.name}:total"))
+            of_groups.append(each.value.is_not_null().alias(f"{each.name}:count"))
+    groups = groups.with_columns(of_groups)
     if counted.is_empty():
         raise DumpError(f"nothing can be counted: every rollout is {' or '.join(UNCOUNTED)}")
+    # An Enum sorts by the order of its categories: sorted by run, tables have the runs in the order of reading.
+    run_order = pl.Enum(groups["run_id"].cast(pl.String).unique(maintain_order=True))
+    groups = groups.with_columns(pl.col("run_id").cast(run_order))
     whole = dump is None or dump.whole_groups
-    return Measured(counted, _groups(counted, chosen), chosen, whole, rows.height - counted.height)
+    return Measured(groups, counted, chosen, whole, number - counted.height)
+
+
+class _Part(NamedTuple):
+    """What was read of some groups, as `Measured` has it, but with a row of every group; `number` of rollouts, counted
+    or not."""
+
+    groups: pl.DataFrame
+    rollouts: pl.DataFrame
+    number: int
+
+
+class _Reading:
+    """Makes the sums of groups while they are read, so that no frame has every column of every rollout."""
+
+    def __init__(self, solved_from: pl.Expr, chosen: Sequence[Statistic], to_match: bool) -> None:
+        self._solved_from = solved_from
+        self._chosen = chosen
+        self._kept = [*_OF_GROUP, *(_TO_MATCH if to_match else ())]
+        of_rollouts: list[str] = []
+        for each in chosen:
+            of_rollouts += each.value.meta.root_names()
+        self._of_groups = [name for name in dict.fromkeys(of_rollouts) if name in GROUP_SCHEMA]
+        needed = [*self._kept, *UNIT, "item", "uid", "group_id", "status", "violation", "base_score", "response_tokens"]
+        needed += [*solved_from.meta.root_names(), *of_rollouts]
+        self.columns = [name for name in dict.fromkeys(needed) if name in SCHEMA]
+        """Those that are read."""
+
+    def of_run(self, dump: Dump, run: Run) -> list[_Part]:
+        """Return the parts of a run, without what a later attempt replaced."""
+        parts = dump.read_batches(run, self.columns, self.part)
+        if dump.has_all_attempts or not dump.has_attempts(run):
+            return parts
+        every = pl.concat([part.groups.select(UNIT) for part in parts])
+        is_kept = every.select(~is_replaced(every)).to_series()
+        kept, start = [], 0
+        for part in parts:
+            groups = part.groups.filter(is_kept.slice(start, part.groups.height))
+            start += part.groups.height
+            rollouts = part.rollouts.join(groups.select(GROUP), on=GROUP, how="semi")
+            kept.append(_Part(groups, rollouts, groups["number"].sum()))
+        return kept
+
+    def part(self, batch: Batch) -> _Part:
+        """Return what is kept of some groups."""
+        words = {name: _TYPES[name] for name in batch.groups.columns if name in _TYPES}
+        groups = batch.groups.cast(pl.Schema(words)).with_columns(_QUESTION_HASH, solved_at=self._solved_from)
+        places = batch.rollouts[GROUP]
+        of_groups = [groups[name].gather(places) for name in dict.fromkeys(("environment", "solved_at", *self._of_groups))]
+        words = {name: _TYPES[name] for name in batch.rollouts.columns if name in _TYPES}
+        rows = batch.rollouts.cast(pl.Schema(words)).with_columns(of_groups)
+        is_counted = pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()
+        # An unknown score (null) is not a solved one.
+        counted = rows.filter(is_counted).with_columns(
+            well_formed=_where_known(pl.col("violation") == ""),
+            solved=(pl.col("base_score") >= pl.col("solved_at")).fill_null(False),
+        )
+        numbers = rows.group_by(GROUP).agg(number=pl.len())
+        columns = list(dict.fromkeys([*self._kept, *UNIT, QUESTION, "solved_at"]))
+        groups = groups.select(columns).with_row_index(GROUP)
+        for sums in (numbers, _sums(counted, self._chosen)):
+            groups = groups.join(sums, on=GROUP, how="left", maintain_order="left")
+        kept = counted.select(GROUP, "response_tokens", "solved", "violation", "status")
+        return _Part(groups, kept, rows.height)
+
+
+def _batch(rows: pl.LazyFrame | pl.DataFrame, columns: Sequence[str]) -> Batch:
+    """Return rows of rollouts, in any order, as what is read of a dump."""
+    group_hash = pl.col("run_id").hash(1) + pl.col("group_id").hash()  # two runs may have equal ids of groups
+    found = rows.lazy().select(*columns, hash=group_hash).collect(engine="streaming")
+    of_groups = [name for name in columns if name in GROUP_SCHEMA]
+    groups = found.group_by("hash", maintain_order=True).agg(pl.col(of_groups).first()).with_row_index(GROUP)
+    rollouts = found.join(groups.select("hash", GROUP), on="hash", maintain_order="left")
+    return Batch(groups.select(of_groups), rollouts.drop("hash", *of_groups))
+
+
+def _joined(parts: Sequence[_Part]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the groups with a counted rollout, and their rollouts."""
+    all_groups, all_rollouts, start = [], [], 0
+    for part in parts:
+        # Numbered within each part so far.
+        number = (pl.col(GROUP) + start).cast(pl.UInt32)
+        start += part.groups[GROUP].max() + 1 if part.groups.height else 0
+        all_groups.append(part.groups.filter(pl.col("solve_rate:count") > 0).with_columns(number))
+        all_rollouts.append(part.rollouts.with_columns(number))
+    return pl.concat(all_groups), pl.concat(all_rollouts)
 
 
 def threshold(dump: Dump | None, solved_at: float | None) -> pl.Expr:
@@ -341,7 +430,8 @@ def counts(measured: Measured, by: str = By.PHASE) -> pl.DataFrame:
         and `share` (of all rollouts with these keys). Violations of rg_dump's rollouts only, without "".
     """
     keys = ["run_id", *key_columns(by)]
-    rows = _one_evaluation(with_keys(measured.rollouts, keys), keys).with_columns(of=pl.len().over(keys))
+    groups = _one_evaluation(with_keys(measured.groups, keys), keys)
+    rows = rows_of(measured, groups, keys).with_columns(of=pl.len().over(keys))
     kinds = pl.Enum(["violation", "status"])
     share = pl.col("rollouts") / pl.col("of")
     tables = []
@@ -409,8 +499,8 @@ def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.D
         with whether it lies in [0, 1]: the statistics and pass@k. What needs whole groups has counts of 0 if only some
         rollouts of a group may be counted.
     """
-    rows = _one_evaluation(with_keys(measured.rollouts, keys), keys)
     groups = _one_evaluation(with_keys(measured.groups, keys), keys)
+    rows = rows_of(measured, groups, keys)
     groups, tries = _with_tries(groups)
     if not measured.whole:
         # With counts of 0 the means become null, like any other mean of nothing.
@@ -446,24 +536,15 @@ def _one_evaluation(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 _SUMS = ("total", "count")
 
 
-def _groups(rollouts: pl.DataFrame, chosen: Sequence[Statistic]) -> pl.DataFrame:
-    """Return a row for each group, as `Measured.groups` has them."""
-    firsts = [name for name in (*_OF_GROUP, *_TO_MATCH, QUESTION) if name in rollouts.columns]
-    of_rollouts, of_groups = [], []
+def _sums(rollouts: pl.DataFrame, chosen: Sequence[Statistic]) -> pl.DataFrame:
+    """Return a row for each group of these rollouts with `partial_credit_only`, and the sum and the number of known
+    values of each statistic of rollouts."""
+    sums = []
     for each in chosen:
-        total, count = f"{each.name}:total", f"{each.name}:count"
-        if each.per_group:
-            # A value of groups is its own sum of one.
-            of_groups += [each.value.cast(pl.Float64).fill_null(0).alias(total), each.value.is_not_null().alias(count)]
-        else:
-            # Of a value of rollouts, a group has the sum and how many are known.
-            of_rollouts += [each.value.sum().alias(total), each.value.count().alias(count)]
+        if not each.per_group:
+            sums += [each.value.sum().alias(f"{each.name}:total"), each.value.count().alias(f"{each.name}:count")]
     partial_credit_only = (~pl.col("solved").any() & (pl.col("base_score").max() > 0)).fill_null(False)
-    query = rollouts.lazy().group_by(GROUP)
-    grouped = query.agg(pl.col(*firsts).first(), *of_rollouts, partial_credit_only=partial_credit_only)
-    groups = grouped.collect(engine="streaming")  # needs less memory than the engine for frames
-    # Now, since these are computed from the columns above.
-    return groups.with_columns(*of_groups)
+    return rollouts.group_by(GROUP).agg(*sums, partial_credit_only=partial_credit_only)
 
 
 def _means(groups: pl.DataFrame, keys: Sequence[str], names: dict[str, bool]) -> pl.DataFrame:

@@ -53,7 +53,7 @@ def headline(measured: Measured, dump: Dump) -> str:
         runs = f"run {names[0]}"
     else:
         runs = f"{len(names)} runs"
-    parts = [runs, f"{counted(groups.height, 'group')}, {counted(measured.rollouts.height, 'rollout')}"]
+    parts = [runs, f"{counted(groups.height, 'group')}, {counted(measured.number_of_rollouts, 'rollout')}"]
     if first is not None:
         parts.append(f"steps {first} to {last}")
     if measured.left_out:

@@ -14,11 +14,13 @@ contradicts itself, which `validate` checks.
 
 from __future__ import annotations
 
+import gc
 import io
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -204,10 +206,29 @@ class Contents:
 
     def _scan_once(self, *kinds: FileKind) -> None:
         """Read the files of these kinds that have not been read; the loop runs only for what the pass notes."""
-        with self._lock:
+        with self._lock, without_collecting():
             # Asked inside the lock: the second of two threads finds that the first has done it.
             for _ in self.scan(*(kind for kind in kinds if kind not in self._scanned)):
                 pass
+
+    def read(self, kinds: Iterable[FileKind], take: Callable[[Line], None]) -> None:
+        """Hand over each line that counts, also what a later attempt replaced (`frames.is_replaced`): on the pass
+        itself, if these files have not been read before.
+        """
+        kinds = tuple(kinds)
+        with self._lock, without_collecting():
+            is_first = self._scanned.isdisjoint(kinds)
+            if is_first:
+                for line in self.scan(*kinds):
+                    take(line)
+        if not is_first:
+            with without_collecting():
+                for line in self._again(*kinds):
+                    take(line)
+
+    def recovered(self) -> Collection[Line]:
+        """Return lines of the ledger that were made from texts; none if nothing is missing."""
+        return self._recover().values()
 
     def _note(self, line: Line, known: dict[Any, _Known]) -> bool:
         """Note a line; whether it counts. `known` are the lines that count so far. Called for each line of a run."""
@@ -298,25 +319,29 @@ class Contents:
         recovered: dict[str, Line] = {}
         if FileKind.LEDGER in kinds or not all_attempts:
             recovered = self._recover()
-        check_attempts = not all_attempts and len(self._attempts) > 1
+        check_attempts = not all_attempts and self.has_attempts
         for kind in kinds:
             if kind is FileKind.LEDGER:
                 for line in recovered.values():
                     if not (check_attempts and self._is_replaced(line.record)):
                         yield line
-            for file in self.run.files_of(kind):
-                left_out = self._left_out.get(file.path, ())
-                last = self._last_lines.get(file.path, 0)
-                if not last:
-                    continue
-                for line in lines_in(file):
-                    # The file of a running writer has grown since the pass: nothing is known of those lines.
-                    if line.number > last:
-                        break
-                    if line.record is None or line.number in left_out:
-                        continue
-                    if not (check_attempts and self._is_replaced(line.record)):
-                        yield line
+            for line in self._again(kind):
+                if not (check_attempts and self._is_replaced(line.record)):
+                    yield line
+
+    def _again(self, *kinds: FileKind) -> Iterator[Line]:
+        """Yield the lines that the pass over these kinds of files has yielded."""
+        for file in self.run.files_of(*kinds):
+            left_out = self._left_out.get(file.path, ())
+            last = self._last_lines.get(file.path, 0)
+            if not last:
+                continue
+            for line in lines_in(file):
+                # The file of a running writer has grown since the pass: nothing is known of those lines.
+                if line.number > last:
+                    break
+                if line.record is not None and line.number not in left_out:
+                    yield line
 
     def _is_replaced(self, record: Any) -> bool:
         """Return whether a record does not count, because a later attempt replaced it.
@@ -330,6 +355,27 @@ class Contents:
                 if later > attempt and step >= start:
                     return True
         return bool(attempt < self._last_attempts.get(_unit(record), attempt))
+
+    def lines_of(self, group_ids: Collection[str]) -> Iterator[Line]:
+        """Yield the lines that count of these groups, in the order of `lines`: each is read at its place."""
+        self._scan_once(*self._counted_kinds)
+        recovered = self._recover()
+        for group_id in recovered.keys() & group_ids:
+            yield recovered[group_id]
+        known = self._known.get(_room(self._counted_kinds[0]), {})
+        places = [known[group_id] for group_id in group_ids if group_id in known]
+        for place in sorted(places, key=lambda place: (self.run.files.index(place.file), place.offset)):
+            try:
+                raw = self._open_file.read(place.file, place.offset)
+                record = from_line(place.file.kind.record, raw)
+            except (*READ_ERRORS, BadLineError):  # the file has changed since
+                continue
+            yield Line(place.file, place.number, place.offset, raw, record, None)
+
+    @property
+    def has_attempts(self) -> bool:
+        """Whether there are several attempts, of which later ones may have replaced groups."""
+        return len(self._attempts) > 1
 
     def only_texts(self) -> list[str]:
         """Return the ids of the groups whose text is there, and that are not in the ledger; none without a ledger."""
@@ -452,6 +498,20 @@ class Contents:
             if name not in ledger:
                 place = self.place(known.file, known.number)
                 result.add("no_ledger_line", place, f"group {name} is not in the ledger")
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """Let the garbage collector rest: reading makes millions of objects and no cycles, and collecting would take a third
+    of the time. Several threads may be inside: the first to come turns it on again.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class OpenFile:

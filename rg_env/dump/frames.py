@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 from polars.io.plugins import register_io_source
@@ -18,6 +18,7 @@ from rg_env.dump.files import Line
 from rg_env.dump.schema import (
     GroupRecord,
     LedgerRecord,
+    Phase,
     RolloutFacts,
     RolloutRecord,
 )
@@ -35,24 +36,39 @@ ROLLOUT_TEXT_SCHEMA = {
 }
 """With `GROUP_TEXT_SCHEMA`: columns that only files with texts have."""
 
+GROUP = "group"
+"""Column of rollouts with the number of their group."""
+
 SCHEMA = GROUP_SCHEMA | ROLLOUT_SCHEMA
 TEXT_SCHEMA = GROUP_SCHEMA | GROUP_TEXT_SCHEMA | ROLLOUT_SCHEMA | ROLLOUT_TEXT_SCHEMA
 
 
-def rollouts_frame(lines: Sequence[Line], columns: Collection[str]) -> pl.DataFrame:
-    """Return a row for each rollout of the records in lines of one kind of file, in order, with columns of
+class Batch(NamedTuple):
+    """Some groups: a row for each, and a row for each of their rollouts, whose column `GROUP` has the group's row."""
+
+    groups: pl.DataFrame
+    rollouts: pl.DataFrame
+
+    def rows(self, columns: Collection[str]) -> pl.DataFrame:
+        """Return a row for each rollout, with these columns of both frames."""
+        of_groups = [name for name in columns if name in self.groups.columns]
+        places = self.rollouts[GROUP]
+        rows = self.rollouts.with_columns(self.groups[name].gather(places) for name in of_groups)
+        return rows.select(columns)
+
+
+def batch_of(lines: Sequence[Line], columns: Collection[str]) -> Batch:
+    """Return the groups and rollouts of the records in lines of one kind of file, in order, with columns of
     `TEXT_SCHEMA`."""
     records: list[Any] = [line.record for line in lines]
     with_text = bool(lines) and lines[0].file.kind.holds_text
     # Files with texts have a list of rollouts, the ledger's lines a list of values for each column.
+    rollouts: list[Any] = []
     if with_text:
-        rollouts = [rollout for record in records for rollout in record.rollouts]
+        rollouts = list(chain.from_iterable(record.rollouts for record in records))
         sizes = [len(record.rollouts) for record in records]
     else:
-        rollouts = []
         sizes = [len(record.repetition) for record in records]
-    # The number of the record of each row: values of a group are repeated for each of its rollouts.
-    rows = pl.Series([row for row, size in enumerate(sizes) for _ in range(size)], dtype=pl.UInt32)
 
     def of_groups(name: str) -> list[Any]:
         # Only the ledger's lines say where the text is; of a file with texts, it is the file itself.
@@ -62,16 +78,51 @@ def rollouts_frame(lines: Sequence[Line], columns: Collection[str]) -> pl.DataFr
             return [""] * len(lines)
         return [getattr(record, name) for record in records]
 
-    def values(name: str) -> pl.Series:
-        if name in GROUP_SCHEMA or name in GROUP_TEXT_SCHEMA:
-            return pl.Series(name, of_groups(name), TEXT_SCHEMA[name]).gather(rows)
+    def of_rollouts(name: str) -> list[Any]:
         if with_text:
-            return pl.Series(name, [getattr(rollout, name) for rollout in rollouts], TEXT_SCHEMA[name])
-        return pl.Series(name, list(chain.from_iterable(record.column(name) for record in records)), SCHEMA[name])
+            return [getattr(rollout, name) for rollout in rollouts]
+        try:
+            return list(chain.from_iterable([getattr(record, name) for record in records]))
+        except TypeError:  # a line lacks the key
+            return list(chain.from_iterable(record.column(name) for record in records))
 
-    # Unknown numbers are NaN in records and null in frames, so that a mean leaves them out.
-    floats = [name for name in columns if TEXT_SCHEMA[name] == pl.Float64()]
-    return pl.DataFrame([values(name) for name in columns]).with_columns(pl.col(floats).fill_nan(None))
+    of_group, of_rollout = [], []
+    for name in columns:
+        if name in GROUP_SCHEMA or name in GROUP_TEXT_SCHEMA:
+            of_group.append(pl.Series(name, of_groups(name), TEXT_SCHEMA[name]))
+        else:
+            of_rollout.append(pl.Series(name, of_rollouts(name), TEXT_SCHEMA[name]))
+    numbers = pl.Series(sizes, dtype=pl.UInt32)
+    rows = pl.int_range(len(lines), dtype=pl.UInt32, eager=True).repeat_by(numbers).explode(empty_as_null=False)
+    return Batch(_without_nan(of_group), _without_nan([rows.alias(GROUP), *of_rollout]))
+
+
+def _without_nan(columns: list[pl.Series]) -> pl.DataFrame:
+    """Return a frame with null where a record has NaN for an unknown number, so that a mean leaves it out."""
+    return pl.DataFrame(columns).with_columns(pl.col(pl.Float64).fill_nan(None))
+
+
+def rollouts_frame(lines: Sequence[Line], columns: Collection[str]) -> pl.DataFrame:
+    """Return a row for each rollout of the records in lines of one kind of file, in order, with columns of
+    `TEXT_SCHEMA`."""
+    return batch_of(lines, columns).rows(columns)
+
+
+UNIT = ("attempt", "phase", "step", "call")
+"""The columns of groups that `is_replaced` needs."""
+
+
+def is_replaced(groups: pl.DataFrame) -> pl.Expr:
+    """Return whether a later attempt replaced a group, as `Contents` decides it, for all groups of one run."""
+    attempt, step = pl.col("attempt"), pl.col("step")
+    trained = groups.filter(pl.col("phase") == Phase.TRAIN.value).drop_nulls("step")
+    again = [pl.lit(False)]
+    for later, first in trained.group_by("attempt").agg(step.min()).iter_rows():
+        again.append((attempt < later) & (step >= first))
+    # Where there are no steps, a call is tried again as a whole.
+    call = pl.when(step.is_null()).then("call").otherwise(0)
+    last = attempt.max().over("phase", "step", call)
+    return pl.any_horizontal(*again).fill_null(False) | (attempt < last)
 
 
 def all_of(tests: Sequence[pl.Expr]) -> pl.Expr:

@@ -8,7 +8,7 @@ affects no other line. Needs neither torch nor ray nor skyrl.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -44,12 +44,16 @@ if TYPE_CHECKING:
     import polars as pl
 
     from rg_env.dump.conditions import Condition
+    from rg_env.dump.frames import Batch
 
 _NAMES_SHOWN = 3
 """How many runs the representation of a dump names."""
 _FRAME_BYTES, _FRAME_LINES = 1 << 24, 1_000
 """Lines from which one frame is made: enough for throughput, few enough that the garbage collector, which goes through
 the lists of all lines that are held, takes little time."""
+
+_BATCH_LINES = 2_000
+"""Lines of the ledger that are in memory at a time while statistics are computed."""
 
 
 @dataclass(repr=False)
@@ -280,8 +284,6 @@ class Dump:
         names = list(columns)
         tests = [condition.test for condition in self.conditions]
         tested = self._tested_columns()
-        if tests:
-            tested = ["task", *tested]  # for the message if no row passes
         matches = not tests
         for run in self.runs:
             for frame in self._frames_of(run, list(dict.fromkeys([*names, *tested])), texts):
@@ -289,12 +291,56 @@ class Dump:
                     frame = frame.filter(tests)
                     matches = matches or frame.height > 0
                 yield frame.select(names)
-        if matches:
-            return
+        if not matches:
+            self.refuse_conditions(texts=texts)
+
+    def read_batches[T](self, run: Run, columns: Collection[str], reduce: Callable[[Batch], T]) -> list[T]:
+        """Read the groups of a run with these columns, and the rollouts that match the conditions: as many as `scan`,
+        and also what a later attempt replaced (`is_replaced` of `rg_env.dump.frames`).
+
+        Args:
+            reduce: called with a thousand groups at a time, so that no more are in memory.
+
+        Returns:
+            what it returned, in the order of `scan`.
+        """
+        from rg_env.dump.frames import Batch, all_of, batch_of
+
+        tests = [condition.test for condition in self.conditions]
+        tested = self._tested_columns()
+        names = list(dict.fromkeys([*columns, *tested]))
+
+        def reduced(lines: list[Line]) -> T:
+            batch = batch_of(lines, names)
+            if tests:
+                matches = batch.rows(tested).select(all_of(tests)).to_series()
+                batch = Batch(batch.groups, batch.rollouts.filter(matches))
+            return reduce(batch)
+
+        contents, kinds = self._contents_of(run), run.kinds_for_frames(texts=False)
+        batcher = _Batcher(_BATCH_LINES)
+        results = []
+
+        def take(line: Line) -> None:
+            if batch := batcher.add(line):
+                results.append(reduced(batch))
+
+        contents.read(kinds, take)
+        results += map(reduced, batcher.rest())
+        if FileKind.LEDGER not in kinds:
+            return results
+        return [*map(reduced, _batches(contents.recovered())), *results]
+
+    def has_attempts(self, run: Run) -> bool:
+        """Whether a run, which has been read, has several attempts."""
+        return self._contents_of(run).has_attempts
+
+    def refuse_conditions(self, *, texts: bool = False) -> None:
+        """Raise a ConditionError because no rollout matches the conditions, unless there are no rollouts."""
         from rg_env.dump.conditions import ConditionError
         from rg_env.hints import what_there_is
 
-        tested = list(dict.fromkeys(tested))
+        tested = list(dict.fromkeys(["task", *self._tested_columns()]))
         hint = what_there_is(frame for run in self.runs for frame in self._frames_of(run, tested, texts))
         # A dump without any rollout is no fault of the condition.
         if hint:
@@ -319,6 +365,22 @@ class Dump:
         from rg_env.dump.frames import SCHEMA, TEXT_SCHEMA, scan_frames
 
         return scan_frames(TEXT_SCHEMA if texts else SCHEMA, partial(self._frames, texts=texts))
+
+    def frame_of(self, group_ids: Collection[str]) -> pl.DataFrame:
+        """Return the rows of `scan` of these groups; only their lines are read, after those of the whole ledger have
+        been."""
+        import polars as pl
+
+        from rg_env.dump.frames import SCHEMA, rollouts_frame
+
+        frames = [pl.DataFrame(schema=SCHEMA)]
+        for run in self.runs:
+            for batch in _batches(self._contents_of(run).lines_of(group_ids)):
+                frames.append(rollouts_frame(batch, list(SCHEMA)))
+        frame = pl.concat(frames)
+        for condition in self.conditions:
+            frame = frame.filter(condition.test)
+        return frame
 
     def ledger_frame(self) -> pl.DataFrame:
         """`scan`, in memory. Errors as `scan`."""
@@ -400,18 +462,38 @@ class Dump:
             yield rollouts_frame(batch, columns)
 
 
-def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    """Yield the lines in lists of some MB, each of one kind of file."""
-    held: list[Line] = []
-    size = 0
-    for line in lines:
-        if held and (size > _FRAME_BYTES or len(held) == _FRAME_LINES or held[0].file.kind is not line.file.kind):
-            yield held
-            held, size = [], 0
+class _Batcher:
+    """Lists of at most so many lines and some MB, each of one kind of file."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held: list[Line] = []
+        self._size = 0
+
+    def add(self, line: Line) -> list[Line]:
+        """Take a line; returns the list that was full before it, if one was."""
+        held, full = self._held, []
+        if held and (
+            self._size > _FRAME_BYTES or len(held) == self._most or held[0].file.kind is not line.file.kind
+        ):
+            full, held = held, []
+            self._held, self._size = held, 0
         held.append(line)
-        size += len(line.raw)
-    if held:
-        yield held
+        self._size += len(line.raw)
+        return full
+
+    def rest(self) -> list[list[Line]]:
+        """Return the list that was not full, if any."""
+        return [self._held] if self._held else []
+
+
+def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """Yield the lines in lists of some MB, each of one kind of file."""
+    batcher = _Batcher(_FRAME_LINES)
+    for line in lines:
+        if batch := batcher.add(line):
+            yield batch
+    yield from batcher.rest()
 
 
 def open_run(*paths: str | Path) -> Dump:
