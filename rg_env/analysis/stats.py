@@ -9,8 +9,8 @@ except for intervals and pass@k (see `estimates`). A statistic is one entry of `
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -159,15 +159,36 @@ class Measured:
     whole: bool = True
     left_out: int = 0
 
+    _counts: dict[tuple[Any, ...], pl.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
+
     @property
     def number_of_rollouts(self) -> int:
         """Number of counted rollouts."""
         return int(self.groups["solve_rate:count"].sum())
 
+    def counts_by(self, keys: Sequence[str]) -> pl.DataFrame:
+        """Return how many counted rollouts, `rollouts`, have the same keys (of groups, see `with_keys`), `solved`,
+        `response_tokens`, `violation` and `status`; of several evaluations of a run, only the last, unless rows are by
+        step.
+        """
+        is_last = "step" not in keys
+        known = self._counts.get((is_last, *keys))
+        if known is None:
+            source, number = self._finer_counts(is_last, keys)
+            known = source.group_by(*keys, *_OF_COUNTS).agg(number.alias("rollouts"))
+            self._counts[is_last, *keys] = known
+        return known
 
-def rows_of(measured: Measured, groups: pl.DataFrame, keys: Iterable[str]) -> pl.DataFrame:
-    """Return the counted rollouts of these groups, which may be some of the measured ones, with columns of theirs."""
-    return measured.rollouts.join(groups.select(GROUP, *keys), on=GROUP)
+    def _finer_counts(self, is_last: bool, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.Expr]:
+        """Return counts by more keys, which are few rows, or else the rollouts; and how many a row stands for."""
+        for (of_last, *finer), frame in self._counts.items():
+            if of_last is is_last and set(keys) <= set(finer):
+                return frame, pl.col("rollouts").sum()
+        groups = _one_evaluation(with_keys(self.groups, keys), keys).select(GROUP, *keys)
+        return self.rollouts.join(groups, on=GROUP), pl.len()
+
+
+_OF_COUNTS = ("solved", "response_tokens", "violation", "status")
 
 
 def measure(
@@ -388,7 +409,7 @@ def statistics(
     """
     keys = ["run_id", *key_columns(by)]
     measured = rollouts if isinstance(rollouts, Measured) else measure(rollouts, solved_at=solved_at)
-    rows, groups, names = by_keys(measured, keys)
+    groups, names = by_keys(measured, keys)
     # `solved` is known of every counted rollout, so the count of the solve rate is that of the rollouts.
     count = pl.col("solve_rate:count").sum().cast(pl.Int64)
     is_evaluation = pl.col("phase") == Phase.EVAL.value
@@ -397,14 +418,13 @@ def statistics(
     # The trend is of all evaluations, so of more groups than the other figures of an eval row.
     for figures in (_means(groups, keys, names), _trend(with_keys(measured.groups, keys), keys)):
         table = table.join(figures, on=keys, how="left", nulls_equal=True)
-    tokens = pl.col("response_tokens").cast(pl.Float64)
+    # Percentiles are no sums of the groups' values: they need the lengths of all rollouts.
+    lengths = measured.counts_by(keys)
     percentiles = []
     for word, solved in (("right", True), ("wrong", False)):
-        of_side = tokens.filter(pl.col("solved") == solved)
-        for p in PERCENTILES:
-            percentiles.append(of_side.quantile(p / 100, "linear").alias(f"tokens_{word}_p{p}"))
-    # Percentiles need the rollouts: unlike means, they are no sums of the groups' values.
-    table = table.join(rows.group_by(keys).agg(percentiles), on=keys, nulls_equal=True)
+        of_side = _percentiles(lengths.filter(pl.col("solved") == solved), keys, f"tokens_{word}")
+        percentiles += of_side.columns[len(keys) :]
+        table = table.join(of_side, on=keys, how="left", nulls_equal=True)
     # The order of the columns: counts, each mean with its interval, the trend, the percentiles.
     order = ["groups", "rollouts", "steps", "evaluation_step"]
     for name in (*names, *_TREND):
@@ -412,11 +432,35 @@ def statistics(
         if is_pass_at_k(name):
             order.append(f"{name}_left_out")
     order.append("solve_rate_change")
-    order += [percentile.meta.output_name() for percentile in percentiles]
+    order += percentiles
     # Words are sorted as texts; the run, still an Enum, by the order of reading, and becomes a text after that.
     texts = dict.fromkeys((key for key in keys if key not in ("step", "run_id")), pl.String())
     table = table.select(*keys, *order).cast(pl.Schema(texts)).sort(keys)
     return table.cast({"run_id": pl.String()})
+
+
+def _percentiles(lengths: pl.DataFrame, keys: Sequence[str], name: str) -> pl.DataFrame:
+    """Return the percentiles of the length of responses for each value of the keys, linear between two lengths.
+
+    Args:
+        lengths: `response_tokens` and how many `rollouts` have so many.
+    """
+    number = pl.col("rollouts").cast(pl.Int64)
+    each = lengths.drop_nulls("response_tokens").group_by(*keys, "response_tokens").agg(number.sum())
+    each = each.sort("response_tokens").with_columns(
+        # In the order of their lengths, the rollouts before `end` are at most so long.
+        end=pl.col("rollouts").cum_sum().over(keys),
+        last=pl.col("rollouts").sum().over(keys) - 1,
+    )
+    tokens = pl.col("response_tokens").cast(pl.Float64)
+    figures = []
+    for p in PERCENTILES:
+        place = pl.col("last") * p / 100
+        low = tokens.filter(pl.col("end") > place.floor()).min()
+        high = tokens.filter(pl.col("end") > place.ceil()).min()
+        share = (place - place.floor()).first()
+        figures.append((low + share * (high - low)).alias(f"{name}_p{p}"))
+    return each.group_by(keys).agg(figures)
 
 
 def counts(measured: Measured, by: str = By.PHASE) -> pl.DataFrame:
@@ -430,14 +474,14 @@ def counts(measured: Measured, by: str = By.PHASE) -> pl.DataFrame:
         and `share` (of all rollouts with these keys). Violations of rg_dump's rollouts only, without "".
     """
     keys = ["run_id", *key_columns(by)]
-    groups = _one_evaluation(with_keys(measured.groups, keys), keys)
-    rows = rows_of(measured, groups, keys).with_columns(of=pl.len().over(keys))
+    number = pl.col("rollouts").sum()
+    rows = measured.counts_by(keys).with_columns(of=number.over(keys))
     kinds = pl.Enum(["violation", "status"])
     share = pl.col("rollouts") / pl.col("of")
     tables = []
     for kind in kinds.categories:
         value = pl.col(kind).cast(pl.String).alias("value")
-        of_kind = rows.group_by(*keys, "of", value).agg(rollouts=pl.len())
+        of_kind = rows.group_by(*keys, "of", value).agg(rollouts=number)
         tables.append(of_kind.with_columns(kind=pl.lit(kind, kinds), share=share))
     table = pl.concat(tables).filter(pl.col("value") != "")
     # The most frequent value of a kind comes first.
@@ -490,17 +534,16 @@ def _category(tasks: pl.Series) -> pl.Series:
 # -- groups
 
 
-def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, bool]]:
+def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, dict[str, bool]]:
     """Return what a table by these keys is computed from; of several evaluations of a run, only the last, unless rows
     are by step.
 
     Returns:
-        rollouts and groups with the keys, and the names of the means for which the groups have totals and counts, each
-        with whether it lies in [0, 1]: the statistics and pass@k. What needs whole groups has counts of 0 if only some
-        rollouts of a group may be counted.
+        groups with the keys, and the names of the means for which the groups have totals and counts, each with whether
+        it lies in [0, 1]: the statistics and pass@k. What needs whole groups has counts of 0 if only some rollouts of a
+        group may be counted.
     """
     groups = _one_evaluation(with_keys(measured.groups, keys), keys)
-    rows = rows_of(measured, groups, keys)
     groups, tries = _with_tries(groups)
     if not measured.whole:
         # With counts of 0 the means become null, like any other mean of nothing.
@@ -509,7 +552,7 @@ def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.D
             unknown += [pl.lit(0.0).alias(f"{name}:{part}") for part in _SUMS]
         groups = groups.with_columns(unknown)
     names = {each.name: each.bounded for each in measured.chosen}
-    return rows, groups, names | dict.fromkeys(tries, True)
+    return groups, names | dict.fromkeys(tries, True)
 
 
 def last_evaluations(frame: pl.DataFrame) -> pl.DataFrame:
@@ -571,8 +614,10 @@ def _moments(groups: pl.DataFrame, keys: Sequence[str], names: Iterable[str]) ->
     for name in names:
         sums += [pl.col(f"{name}:{part}").sum() for part in _SUMS]
         of_rows += moments(name)
-    # The same question in several groups is not several independent ones.
-    questions = groups.group_by(*keys, QUESTION).agg(sums)
+    # The same question in several groups is not several independent ones. Mostly each has one.
+    questions = groups
+    if groups[QUESTION].n_unique() < groups.height:
+        questions = groups.group_by(*keys, QUESTION).agg(sums)
     return questions.group_by(keys).agg(of_rows)
 
 
@@ -590,15 +635,13 @@ def _trend(groups: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """Return for each value of the keys how many steps there are, the solve rate over the first and over the last
     quarter of them, and the change; of evaluations over the first and over the last one.
     """
-    steps = groups.select(*keys, at="step").drop_nulls("at").unique()
-    rank = pl.col("at").rank("dense").over(keys)  # 1 … number of distinct steps
+    groups = groups.select(*keys, QUESTION, "solve_rate:total", "solve_rate:count", at="step")
+    rank = pl.col("at").rank("dense").over(keys)  # 1 … number of distinct steps; null without a step
     last = rank.max().over(keys)
     is_evaluation = pl.col("phase") == Phase.EVAL.value
     quarter = pl.when(is_evaluation).then(1).otherwise((last // 4).clip(lower_bound=1))
     has_several = last >= 2  # a single step is no trend
-    steps = steps.select(*keys, "at", first=(rank <= quarter) & has_several, last=(rank > last - quarter) & has_several)
-    groups = groups.select(*keys, QUESTION, "solve_rate:total", "solve_rate:count", at="step")
-    groups = groups.join(steps, on=[*keys, "at"], how="left", nulls_equal=True)
+    groups = groups.with_columns(first=(rank <= quarter) & has_several, last=(rank > last - quarter) & has_several)
     sums = []
     for name in ("first", "last"):
         for part in _SUMS:

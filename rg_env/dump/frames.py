@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
+import msgspec
 import polars as pl
 from polars.io.plugins import register_io_source
 
 from rg_env.dump.column_types import polars_schema
 from rg_env.dump.files import Line
 from rg_env.dump.schema import (
+    DEFAULTS,
+    FileKind,
     GroupRecord,
     LedgerRecord,
     Phase,
@@ -57,44 +61,81 @@ class Batch(NamedTuple):
         return rows.select(columns)
 
 
-def batch_of(lines: Sequence[Line], columns: Collection[str]) -> Batch:
-    """Return the groups and rollouts of the records in lines of one kind of file, in order, with columns of
-    `TEXT_SCHEMA`."""
-    records: list[Any] = [line.record for line in lines]
-    with_text = bool(lines) and lines[0].file.kind.holds_text
-    # Files with texts have a list of rollouts, the ledger's lines a list of values for each column.
-    rollouts: list[Any] = []
-    if with_text:
-        rollouts = list(chain.from_iterable(record.rollouts for record in records))
-        sizes = [len(record.rollouts) for record in records]
-    else:
-        sizes = [len(record.repetition) for record in records]
+class Columns:
+    """Takes columns of `TEXT_SCHEMA` from the records in lines of one kind of file. Of a line only these values are kept,
+    so that records need no memory and are made where the last one was."""
 
-    def of_groups(name: str) -> list[Any]:
-        # Only the ledger's lines say where the text is; of a file with texts, it is the file itself.
-        if with_text and name == "text":
-            return [line.file.kind.value for line in lines]
-        if with_text and name == "text_reason":
-            return [""] * len(lines)
-        return [getattr(record, name) for record in records]
+    def __init__(self, names: Collection[str]) -> None:
+        self._of_groups = [name for name in names if name in GROUP_SCHEMA or name in GROUP_TEXT_SCHEMA]
+        self._of_rollouts = [name for name in names if name not in self._of_groups]
+        # Of a file with texts, the ledger's columns about the text are known without it.
+        in_texts = [name for name in self._of_groups if name not in _ABOUT_TEXT]
+        self._from_ledger = _getter([*self._of_groups, *self._of_rollouts, "repetition"])
+        self._from_text, self._from_rollout = _getter([*in_texts, "rollouts"]), _getter(self._of_rollouts)
+        self._texts = [name for name in self._of_groups if name in _ABOUT_TEXT]
+        self._in_texts = in_texts
+        self._held: list[tuple[Any, ...]] = []
+        self._kind = FileKind.LEDGER
 
-    def of_rollouts(name: str) -> list[Any]:
-        if with_text:
-            return [getattr(rollout, name) for rollout in rollouts]
-        try:
-            return list(chain.from_iterable([getattr(record, name) for record in records]))
-        except TypeError:  # a line lacks the key
-            return list(chain.from_iterable(record.column(name) for record in records))
+    def __len__(self) -> int:
+        return len(self._held)
 
-    of_group, of_rollout = [], []
-    for name in columns:
-        if name in GROUP_SCHEMA or name in GROUP_TEXT_SCHEMA:
-            of_group.append(pl.Series(name, of_groups(name), TEXT_SCHEMA[name]))
+    def take(self, line: Line) -> None:
+        self._kind = line.file.kind
+        if self._kind.holds_text:
+            *values, rollouts = self._from_text(line.record)
+            self._held.append((*values, list(map(self._from_rollout, rollouts))))
         else:
-            of_rollout.append(pl.Series(name, of_rollouts(name), TEXT_SCHEMA[name]))
-    numbers = pl.Series(sizes, dtype=pl.UInt32)
-    rows = pl.int_range(len(lines), dtype=pl.UInt32, eager=True).repeat_by(numbers).explode(empty_as_null=False)
-    return Batch(_without_nan(of_group), _without_nan([rows.alias(GROUP), *of_rollout]))
+            self._held.append(self._from_ledger(line.record))
+
+    def batch(self) -> Batch:
+        """Return what was taken since the last call."""
+        held, self._held = self._held, []
+        if self._kind.holds_text:
+            columns, sizes = self._of_texts(held)
+        else:
+            columns, sizes = self._of_ledger(held)
+        series = {name: pl.Series(name, values, TEXT_SCHEMA[name]) for name, values in columns.items()}
+        numbers = pl.Series(sizes, dtype=pl.UInt32)
+        rows = pl.int_range(len(sizes), dtype=pl.UInt32, eager=True).repeat_by(numbers)
+        series[GROUP] = rows.explode(empty_as_null=False).alias(GROUP)
+        groups = [series[name] for name in self._of_groups]
+        return Batch(_without_nan(groups), _without_nan([series[name] for name in (GROUP, *self._of_rollouts)]))
+
+    def _of_ledger(self, held: list[tuple[Any, ...]]) -> tuple[dict[str, Sequence[Any]], list[int]]:
+        *columns, repetitions = zip(*held, strict=True)
+        values: dict[str, Sequence[Any]] = dict(zip((*self._of_groups, *self._of_rollouts), columns, strict=True))
+        sizes = list(map(len, repetitions))
+        for name in self._of_rollouts:
+            lists = values[name]
+            try:
+                values[name] = list(chain.from_iterable(lists))
+            except TypeError:  # a line lacks the key
+                defaults = [[DEFAULTS.get(name)] * size for size in sizes]
+                chosen = [b if a is msgspec.UNSET else a for a, b in zip(lists, defaults, strict=True)]
+                values[name] = list(chain.from_iterable(chosen))
+        return values, sizes
+
+    def _of_texts(self, held: list[tuple[Any, ...]]) -> tuple[dict[str, Sequence[Any]], list[int]]:
+        *columns, rollouts = zip(*held, strict=True)
+        values: dict[str, Sequence[Any]] = dict(zip(self._in_texts, columns, strict=True))
+        about_text = {"text": self._kind.value, "text_reason": ""}
+        for name in self._texts:
+            values[name] = [about_text[name]] * len(held)
+        every = list(chain.from_iterable(rollouts))
+        for number, name in enumerate(self._of_rollouts):
+            values[name] = [rollout[number] for rollout in every]
+        return values, list(map(len, rollouts))
+
+
+_ABOUT_TEXT = ("text", "text_reason")
+
+
+def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that gives the values of these attributes, always as a tuple."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda record: tuple(getattr(record, name) for name in names)
 
 
 def _without_nan(columns: list[pl.Series]) -> pl.DataFrame:
@@ -105,7 +146,10 @@ def _without_nan(columns: list[pl.Series]) -> pl.DataFrame:
 def rollouts_frame(lines: Sequence[Line], columns: Collection[str]) -> pl.DataFrame:
     """Return a row for each rollout of the records in lines of one kind of file, in order, with columns of
     `TEXT_SCHEMA`."""
-    return batch_of(lines, columns).rows(columns)
+    taken = Columns(columns)
+    for line in lines:
+        taken.take(line)
+    return taken.batch().rows(columns)
 
 
 UNIT = ("attempt", "phase", "step", "call")

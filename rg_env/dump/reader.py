@@ -304,32 +304,43 @@ class Dump:
         Returns:
             what it returned, in the order of `scan`.
         """
-        from rg_env.dump.frames import Batch, all_of, batch_of
+        from rg_env.dump.frames import Batch, Columns, all_of
 
         tests = [condition.test for condition in self.conditions]
         tested = self._tested_columns()
         names = list(dict.fromkeys([*columns, *tested]))
 
-        def reduced(lines: list[Line]) -> T:
-            batch = batch_of(lines, names)
+        taken, size = Columns(names), 0
+        results: list[T] = []
+
+        def flush() -> None:
+            nonlocal size
+            batch, size = taken.batch(), 0
             if tests:
                 matches = batch.rows(tested).select(all_of(tests)).to_series()
                 batch = Batch(batch.groups, batch.rollouts.filter(matches))
-            return reduce(batch)
-
-        contents, kinds = self._contents_of(run), run.kinds_for_frames(texts=False)
-        batcher = _Batcher(_BATCH_LINES)
-        results = []
+            results.append(reduce(batch))
 
         def take(line: Line) -> None:
-            if batch := batcher.add(line):
-                results.append(reduced(batch))
+            nonlocal size
+            taken.take(line)
+            size += len(line.raw)
+            if len(taken) == _BATCH_LINES or size > _FRAME_BYTES:
+                flush()
 
-        contents.read(kinds, take)
-        results += map(reduced, batcher.rest())
-        if FileKind.LEDGER not in kinds:
-            return results
-        return [*map(reduced, _batches(contents.recovered())), *results]
+        # Each kind by itself: the columns of different ones are taken in other ways.
+        contents, kinds = self._contents_of(run), run.kinds_for_frames(texts=False)
+        for kind in kinds:
+            contents.read(kind, take)
+            if len(taken):
+                flush()
+        of_files, results = results, []
+        if FileKind.LEDGER in kinds:
+            for line in contents.recovered():
+                take(line)
+        if len(taken):
+            flush()
+        return [*results, *of_files]
 
     def has_attempts(self, run: Run) -> bool:
         """Whether a run, which has been read, has several attempts."""
@@ -462,38 +473,18 @@ class Dump:
             yield rollouts_frame(batch, columns)
 
 
-class _Batcher:
-    """Lists of at most so many lines and some MB, each of one kind of file."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._held: list[Line] = []
-        self._size = 0
-
-    def add(self, line: Line) -> list[Line]:
-        """Take a line; returns the list that was full before it, if one was."""
-        held, full = self._held, []
-        if held and (
-            self._size > _FRAME_BYTES or len(held) == self._most or held[0].file.kind is not line.file.kind
-        ):
-            full, held = held, []
-            self._held, self._size = held, 0
-        held.append(line)
-        self._size += len(line.raw)
-        return full
-
-    def rest(self) -> list[list[Line]]:
-        """Return the list that was not full, if any."""
-        return [self._held] if self._held else []
-
-
 def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
     """Yield the lines in lists of some MB, each of one kind of file."""
-    batcher = _Batcher(_FRAME_LINES)
+    held: list[Line] = []
+    size = 0
     for line in lines:
-        if batch := batcher.add(line):
-            yield batch
-    yield from batcher.rest()
+        if held and (size > _FRAME_BYTES or len(held) == _FRAME_LINES or held[0].file.kind is not line.file.kind):
+            yield held
+            held, size = [], 0
+        held.append(line)
+        size += len(line.raw)
+    if held:
+        yield held
 
 
 def open_run(*paths: str | Path) -> Dump:

@@ -342,16 +342,19 @@ class LedgerRecord(GroupFacts, frozen=True, kw_only=True):
             raise ValueError("unknown word in `text` or `text_reason`")
         if self.violation is not UNSET and not _VIOLATION_WORDS.issuperset(self.violation):
             raise ValueError("unknown word in `violation`")
-        size = len(self.repetition)
-        for values in _lists_of(self):
-            if values is not UNSET and len(values) != size:
-                raise ValueError("its lists differ in length")
+        lists = _lists_of(self)
+        try:
+            sizes = set(map(len, lists))
+        except TypeError:  # a key that the line lacks
+            sizes = {len(values) for values in lists if values is not UNSET}
+        if len(sizes) > 1:
+            raise ValueError("its lists differ in length")
 
     def column(self, name: str) -> list[Any]:
         """Return the values of a field of `RolloutFacts`, one for each rollout."""
         values: list[Any] | UnsetType = getattr(self, name)
         if values is UNSET:
-            return [_DEFAULTS[name]] * len(self.repetition)
+            return [DEFAULTS[name]] * len(self.repetition)
         return values
 
     @property
@@ -364,7 +367,8 @@ class LedgerRecord(GroupFacts, frozen=True, kw_only=True):
 GROUP_FACTS = GroupFacts.__struct_fields__
 ROLLOUT_FACTS = RolloutFacts.__struct_fields__
 _lists_of = attrgetter(*ROLLOUT_FACTS)
-_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(RolloutFacts) if not field.required}
+DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(RolloutFacts) if not field.required}
+"""The values of rollouts of a line that lacks the key."""
 
 
 class TrainedRecord(Record, frozen=True):
