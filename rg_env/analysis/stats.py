@@ -265,7 +265,8 @@ class _Reading:
         of_rollouts: list[str] = []
         for each in chosen:
             of_rollouts += each.value.meta.root_names()
-        self._of_groups = [name for name in dict.fromkeys(of_rollouts) if name in GROUP_SCHEMA]
+        of_groups = dict.fromkeys(["environment", "solved_at", *of_rollouts])
+        self._of_groups = [name for name in of_groups if name in GROUP_SCHEMA]
         needed = [*self._kept, *UNIT, "item", "uid", "group_id", "status", "violation", "base_score", "response_tokens"]
         needed += [*solved_from.meta.root_names(), *of_rollouts]
         self.columns = [name for name in dict.fromkeys(needed) if name in SCHEMA]
@@ -291,7 +292,7 @@ class _Reading:
         words = {name: _TYPES[name] for name in batch.groups.columns if name in _TYPES}
         groups = batch.groups.cast(pl.Schema(words)).with_columns(_QUESTION_HASH, solved_at=self._solved_from)
         places = batch.rollouts[GROUP]
-        of_groups = [groups[name].gather(places) for name in dict.fromkeys(("environment", "solved_at", *self._of_groups))]
+        of_groups = [groups[name].gather(places) for name in self._of_groups]
         words = {name: _TYPES[name] for name in batch.rollouts.columns if name in _TYPES}
         rows = batch.rollouts.cast(pl.Schema(words)).with_columns(of_groups)
         is_counted = pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()

@@ -287,7 +287,8 @@ class Contents:
         """Note a line; whether it counts. `known` are the lines that count so far. Called for each line of a run."""
         record = line.record
         if record is None:
-            self._wrong[line.file.kind].add("damaged_line", self.place(line.file, line.number), f"{line.fault}; skipped")
+            place = self.place(line.file, line.number)
+            self._wrong[line.file.kind].add("damaged_line", place, f"{line.fault}; skipped")
             return False
         name = _name(record)
         text = record.text if isinstance(record, LedgerRecord) else ""
@@ -554,8 +555,8 @@ class Contents:
 
 @contextmanager
 def without_collecting() -> Iterator[None]:
-    """Let the garbage collector rest: reading makes millions of objects and no cycles, and collecting would take a third
-    of the time. Several threads may be inside: the first to come turns it on again.
+    """Let the garbage collector rest: reading makes millions of objects and no cycles, and collecting would take a
+    third of the time. Several threads may be inside: the first to come turns it on again.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -61,24 +61,34 @@ class Batch(NamedTuple):
         return rows.select(columns)
 
 
+_HELD_LINES = 64
+"""Lines whose records' values are held as they are: so few that they are still in the processor's caches."""
+
+
 class Columns:
-    """Takes columns of `TEXT_SCHEMA` from the records in lines of one kind of file. Of a line only these values are kept,
-    so that records need no memory and are made where the last one was."""
+    """Takes columns of `TEXT_SCHEMA` from the records in lines of one kind of file. Of a line only these values are
+    kept, so that a record is made where the last one was."""
 
     def __init__(self, names: Collection[str]) -> None:
         self._of_groups = [name for name in names if name in GROUP_SCHEMA or name in GROUP_TEXT_SCHEMA]
         self._of_rollouts = [name for name in names if name not in self._of_groups]
         # Of a file with texts, the ledger's columns about the text are known without it.
-        in_texts = [name for name in self._of_groups if name not in _ABOUT_TEXT]
+        self._in_texts = [name for name in self._of_groups if name not in _ABOUT_TEXT]
         self._from_ledger = _getter([*self._of_groups, *self._of_rollouts, "repetition"])
-        self._from_text, self._from_rollout = _getter([*in_texts, "rollouts"]), _getter(self._of_rollouts)
-        self._texts = [name for name in self._of_groups if name in _ABOUT_TEXT]
-        self._in_texts = in_texts
-        self._held: list[tuple[Any, ...]] = []
+        self._from_text, self._from_rollout = _getter([*self._in_texts, "rollouts"]), _getter(self._of_rollouts)
         self._kind = FileKind.LEDGER
+        self._held: list[tuple[Any, ...]] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        self._sizes: list[int] = []
+        self._values: dict[str, list[Any]] = {name: [] for name in (*self._of_groups, *self._of_rollouts)}
+        # Of a column of words in the ledger, the different lists, and the number of that of each group.
+        self._lists: dict[str, dict[tuple[Any, ...], int]] = {name: {} for name in self._of_rollouts}
 
     def __len__(self) -> int:
-        return len(self._held)
+        """Number of lines that `batch` will return."""
+        return len(self._sizes) + len(self._held)
 
     def take(self, line: Line) -> None:
         self._kind = line.file.kind
@@ -87,47 +97,74 @@ class Columns:
             self._held.append((*values, list(map(self._from_rollout, rollouts))))
         else:
             self._held.append(self._from_ledger(line.record))
+        if len(self._held) == _HELD_LINES:
+            self._unpack()
 
     def batch(self) -> Batch:
         """Return what was taken since the last call."""
-        held, self._held = self._held, []
-        if self._kind.holds_text:
-            columns, sizes = self._of_texts(held)
-        else:
-            columns, sizes = self._of_ledger(held)
-        series = {name: pl.Series(name, values, TEXT_SCHEMA[name]) for name, values in columns.items()}
-        numbers = pl.Series(sizes, dtype=pl.UInt32)
-        rows = pl.int_range(len(sizes), dtype=pl.UInt32, eager=True).repeat_by(numbers)
-        series[GROUP] = rows.explode(empty_as_null=False).alias(GROUP)
-        groups = [series[name] for name in self._of_groups]
-        return Batch(_without_nan(groups), _without_nan([series[name] for name in (GROUP, *self._of_rollouts)]))
-
-    def _of_ledger(self, held: list[tuple[Any, ...]]) -> tuple[dict[str, Sequence[Any]], list[int]]:
-        *columns, repetitions = zip(*held, strict=True)
-        values: dict[str, Sequence[Any]] = dict(zip((*self._of_groups, *self._of_rollouts), columns, strict=True))
-        sizes = list(map(len, repetitions))
+        self._unpack()
+        groups = [pl.Series(name, self._values[name], TEXT_SCHEMA[name]) for name in self._of_groups]
+        rows = [row for row, size in enumerate(self._sizes) for _ in range(size)]
+        rollouts = [pl.Series(GROUP, rows, pl.UInt32)]
         for name in self._of_rollouts:
-            lists = values[name]
-            try:
-                values[name] = list(chain.from_iterable(lists))
-            except TypeError:  # a line lacks the key
-                defaults = [[DEFAULTS.get(name)] * size for size in sizes]
-                chosen = [b if a is msgspec.UNSET else a for a, b in zip(lists, defaults, strict=True)]
-                values[name] = list(chain.from_iterable(chosen))
-        return values, sizes
+            values, dtype = self._values[name], TEXT_SCHEMA[name]
+            if different := self._lists[name]:
+                rollouts.append(_series_of_lists(name, different).gather(values).explode())
+            else:
+                rollouts.append(pl.Series(name, values, dtype))
+        self._clear()
+        return Batch(_without_nan(groups), _without_nan(rollouts))
 
-    def _of_texts(self, held: list[tuple[Any, ...]]) -> tuple[dict[str, Sequence[Any]], list[int]]:
-        *columns, rollouts = zip(*held, strict=True)
-        values: dict[str, Sequence[Any]] = dict(zip(self._in_texts, columns, strict=True))
-        about_text = {"text": self._kind.value, "text_reason": ""}
-        for name in self._texts:
-            values[name] = [about_text[name]] * len(held)
-        every = list(chain.from_iterable(rollouts))
-        for number, name in enumerate(self._of_rollouts):
-            values[name] = [rollout[number] for rollout in every]
-        return values, list(map(len, rollouts))
+    def _unpack(self) -> None:
+        """Put what is held into columns."""
+        held, self._held = self._held, []
+        if not held:
+            return
+        *columns, last = zip(*held, strict=True)
+        self._sizes += map(len, last)
+        if self._kind.holds_text:
+            for name, values in zip(self._in_texts, columns, strict=True):
+                self._values[name] += values
+            about_text = {"text": self._kind.value, "text_reason": ""}
+            for name in _ABOUT_TEXT:
+                if name in self._values:
+                    self._values[name] += [about_text[name]] * len(held)
+            every = list(chain.from_iterable(last))
+            for number, name in enumerate(self._of_rollouts):
+                self._values[name] += [values[number] for values in every]
+            return
+        for name, values in zip((*self._of_groups, *self._of_rollouts), columns, strict=True):
+            if name in self._of_groups:
+                self._values[name] += values
+            else:
+                self._add_lists(name, values, last)
+
+    def _add_lists(self, name: str, lists: Sequence[Any], repetitions: Sequence[list[int]]) -> None:
+        """Add the lists of a column of the ledger."""
+        if msgspec.UNSET in lists:  # a line lacks the key
+            filled = []
+            for values, numbers in zip(lists, repetitions, strict=True):
+                filled.append([DEFAULTS[name]] * len(numbers) if values is msgspec.UNSET else values)
+            lists = filled
+        if name in _REPETITIVE:
+            # Few of them differ, since words are mostly the same in all rollouts of a group.
+            different = self._lists[name]
+            self._values[name] += [different.setdefault(tuple(values), len(different)) for values in lists if values]
+        else:
+            self._values[name] += chain.from_iterable(lists)
 
 
+def _series_of_lists(name: str, lists: Iterable[tuple[Any, ...]]) -> pl.Series:
+    """Return a list of each of these, none of which is empty. Much faster than polars' own way to make them."""
+    numbers, values = [], []
+    for number, of_list in enumerate(lists):
+        numbers += [number] * len(of_list)
+        values += of_list
+    flat = pl.DataFrame({"list": numbers, name: pl.Series(values, dtype=ROLLOUT_SCHEMA[name])})
+    return flat.group_by("list", maintain_order=True).agg(name)[name]
+
+
+_REPETITIVE = {name for name, dtype in ROLLOUT_SCHEMA.items() if dtype in (pl.String(), pl.Boolean())}
 _ABOUT_TEXT = ("text", "text_reason")
 
 

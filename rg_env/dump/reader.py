@@ -52,7 +52,7 @@ _FRAME_BYTES, _FRAME_LINES = 1 << 24, 1_000
 """Lines from which one frame is made: enough for throughput, few enough that the garbage collector, which goes through
 the lists of all lines that are held, takes little time."""
 
-_BATCH_LINES = 2_000
+_BATCH_LINES = 8_000
 """Lines of the ledger that are in memory at a time while statistics are computed."""
 
 

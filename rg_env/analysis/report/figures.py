@@ -141,7 +141,8 @@ def _lengths(counts: pl.DataFrame) -> pl.DataFrame:
     known = counts.drop_nulls("response_tokens")
     number = pl.col("rollouts")
     start = (length // width * width).alias("from")
-    bars = known.group_by(*_SECTION, start, to=start + width).agg(right=number.filter(solved).sum(), wrong=number.filter(~solved).sum())
+    of_sides = {"right": number.filter(solved).sum(), "wrong": number.filter(~solved).sum()}
+    bars = known.group_by(*_SECTION, start, to=start + width).agg(**of_sides)
     sides = pl.col("right", "wrong")
     total = sides.sum().over(_SECTION)
     return _named(bars.with_columns(pl.when(total > 0).then(sides / total))).sort("from")

@@ -60,6 +60,7 @@ def groups_to_show(
 def _add_texts(groups: list[Group], dump: Dump, budget: int) -> int:
     """Add the texts to every group, or to every n-th if they are too large; returns n."""
     kept: dict[int, Group] = {}
+    sizes: dict[int, int] = {}
     size, stride = 0, 1
     for k, group in enumerate(groups):
         if k % stride != 0:
@@ -68,12 +69,13 @@ def _add_texts(groups: list[Group], dump: Dump, budget: int) -> int:
         if record is None:
             continue
         kept[k] = _text_of(record)
-        size += len(str(kept[k]))
+        sizes[k] = _size(kept[k])
+        size += sizes[k]
         # Too much: every second of those kept loses its text, and as many of those to come are not read.
         while size > budget and len(kept) > 1:
             stride *= 2
             kept = {k: text for k, text in kept.items() if k % stride == 0}
-            size = sum(len(str(text)) for text in kept.values())
+            size = sum(sizes[k] for k in kept)
     # Only now does a group get its text, since any of them may have lost it above.
     for k, text in kept.items():
         of_repetition = text.pop("rollouts")
@@ -95,10 +97,26 @@ def _text_of(record: GroupRecord) -> Group:
         }
     return {
         "prompt": [{"role": message["role"], "content": _shorten(message["content"])} for message in messages],
-        "expected": _shorten(record.expected_answer or ""),
+        "expected": _shorten(_storable(record.expected_answer or "")),
         "task_config": _shorten(record.task_config),
         "rollouts": rollouts,
     }
+
+
+def _size(value: Any) -> int:
+    """Return the number of characters in all texts of a value."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(_size, value.values()))
+    if isinstance(value, (list, tuple)):
+        return sum(map(_size, value))
+    return 0
+
+
+def _storable(text: str) -> str:
+    """Return a text from JSON within JSON, which may have lone surrogates, without them."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _shorten(text: str) -> Text:
