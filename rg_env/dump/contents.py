@@ -34,6 +34,7 @@ from rg_env.dump.schema import (
     GroupFacts,
     GroupRecord,
     LedgerRecord,
+    NewerSchemaError,
     Phase,
     Record,
     TrainedRecord,
@@ -164,6 +165,9 @@ class _Known(NamedTuple):
     text: str
 
 
+TextPlace = tuple[str, int, int]
+"""Where a text is: the kind of file, its number, and the byte at which its line begins."""
+
 _TEXT_WORDS = ("", *TEXT_KINDS)
 _NUMBER, _OFFSET = 32, 48
 """Bits of a line's number and of its offset in what `_Places` notes."""
@@ -239,6 +243,10 @@ class Contents:
         self._lock = threading.Lock()
         self._recovering = threading.Lock()
         self._names = Counter(file.path.name for file in run.files)
+        # By kind and number, as ledger lines name them.
+        self._texts_of: dict[tuple[str, int], list[DumpFile]] = {}
+        for file in run.files_of(*TEXT_KINDS):
+            self._texts_of.setdefault((file.kind, file.batch), []).append(file)
 
     # -- the pass
 
@@ -417,7 +425,7 @@ class Contents:
             yield recovered[group_id]
         known = self._known.get(_room(self._counted_kinds[0]), _Places())
         places = filter(None, map(known.get, group_ids))
-        for place in sorted(places, key=lambda place: (self.run.files.index(place.file), place.offset)):
+        for place in sorted(places, key=lambda place: (place.file.batch, place.offset)):
             try:
                 raw = self._open_file.read(place.file, place.offset)
                 record = from_line(place.file.kind.record, raw)
@@ -439,15 +447,43 @@ class Contents:
         recovered = self._recover()
         return [name for name in self._known.get(_TEXTS, _Places()) if name not in ledger and name not in recovered]
 
-    def text(self, group_id: str) -> GroupRecord | None:
-        """Return the group with its text, or None if there is none or the file has changed."""
+    def text(self, group_id: str, place: TextPlace | None = None) -> GroupRecord | None:
+        """Return the group with its text, or None if there is none or the file has changed. It is read at its place, by
+        default the one that the ledger names. If the group is not there, all files with texts are searched, once.
+        """
+        if not self._scanned.issuperset(TEXT_KINDS):
+            group = self._at(place or self._place_of(group_id), group_id)
+            if group is not None:
+                return group
         self._scan_once(*TEXT_KINDS)
         known = self._known.get(_TEXTS, _Places()).get(group_id)
         if known is None:
             return None
+        return self._group_at(known.file, known.offset, group_id)
+
+    def _place_of(self, group_id: str) -> TextPlace | None:
+        """Return the place of a text that its line of the ledger names."""
+        for line in self.lines_of([group_id]):
+            record = line.record
+            if isinstance(record, LedgerRecord) and record.text_file is not None and record.text_at is not None:
+                return record.text, record.text_file, record.text_at
+        return None
+
+    def _at(self, place: TextPlace | None, group_id: str) -> GroupRecord | None:
+        if place is None:
+            return None
+        kind, number, offset = place
+        for file in self._texts_of.get((kind, number), ()):
+            group = self._group_at(file, offset, group_id)
+            if group is not None:
+                return group
+        return None
+
+    def _group_at(self, file: DumpFile, offset: int, group_id: str) -> GroupRecord | None:
+        """Return the group whose line begins at a place; None if another one is there, or none."""
         try:
-            group = from_line(GroupRecord, self._open_file.read(known.file, known.offset))
-        except (*READ_ERRORS, BadLineError):
+            group = from_line(GroupRecord, self._open_file.read(file, offset))
+        except (*READ_ERRORS, BadLineError, NewerSchemaError, ValueError):
             return None
         if group.group_id == group_id:
             return group
@@ -568,25 +604,26 @@ def without_collecting() -> Iterator[None]:
 
 
 class OpenFile:
-    """Reads lines at places, in one file after the other: quickly if they come in the order of the files.
+    """Reads lines at places: quickly if they come in the order of the files.
 
-    One file is open at a time, also of several runs: a dump may have more of them than there are descriptors.
+    Two files are open at a time, also of several runs: one of the ledger and one with texts are read in turn, and a dump
+    may have more than there are descriptors.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # the browser searches in one thread and shows in another
-        self._path = Path()
-        self._file: io.BufferedIOBase = io.BytesIO()
+        self._open: dict[Path, io.BufferedIOBase] = {}  # the last one used comes last
 
     def read(self, file: DumpFile, offset: int) -> bytes:
         with self._lock:
-            if file.path != self._path:
-                self._file.close()
-                self._file, self._path = open_lines(file.path), file.path
+            stream = self._open.pop(file.path, None) or open_lines(file.path, at_places=True)
+            self._open[file.path] = stream
+            while len(self._open) > 2:
+                self._open.pop(next(iter(self._open))).close()
             # No seek without need: in compressed data it may begin anew.
-            if self._file.tell() != offset:
-                self._file.seek(offset)
-            return self._file.readline(MAX_LINE)
+            if stream.tell() != offset:
+                stream.seek(offset)
+            return stream.readline(MAX_LINE)
 
 
 _TEXTS = "texts"

@@ -72,8 +72,8 @@ class Columns:
     def __init__(self, names: Collection[str]) -> None:
         self._of_groups = [name for name in names if name in GROUP_SCHEMA or name in GROUP_TEXT_SCHEMA]
         self._of_rollouts = [name for name in names if name not in self._of_groups]
-        # Of a file with texts, the ledger's columns about the text are known without it.
         self._in_texts = [name for name in self._of_groups if name not in _ABOUT_TEXT]
+        self._about_text = [name for name in self._of_groups if name in _ABOUT_TEXT]
         self._from_ledger = _getter([*self._of_groups, *self._of_rollouts, "repetition"])
         self._from_text, self._from_rollout = _getter([*self._in_texts, "rollouts"]), _getter(self._of_rollouts)
         self._kind = FileKind.LEDGER
@@ -94,6 +94,8 @@ class Columns:
         self._kind = line.file.kind
         if self._kind.holds_text:
             *values, rollouts = self._from_text(line.record)
+            for name in self._about_text:
+                values.append(_ABOUT_TEXT[name](line))
             self._held.append((*values, list(map(self._from_rollout, rollouts))))
         else:
             self._held.append(self._from_ledger(line.record))
@@ -123,12 +125,8 @@ class Columns:
         *columns, last = zip(*held, strict=True)
         self._sizes += map(len, last)
         if self._kind.holds_text:
-            for name, values in zip(self._in_texts, columns, strict=True):
+            for name, values in zip((*self._in_texts, *self._about_text), columns, strict=True):
                 self._values[name] += values
-            about_text = {"text": self._kind.value, "text_reason": ""}
-            for name in _ABOUT_TEXT:
-                if name in self._values:
-                    self._values[name] += [about_text[name]] * len(held)
             every = list(chain.from_iterable(last))
             for number, name in enumerate(self._of_rollouts):
                 self._values[name] += [values[number] for values in every]
@@ -165,7 +163,13 @@ def _series_of_lists(name: str, lists: Iterable[tuple[Any, ...]]) -> pl.Series:
 
 
 _REPETITIVE = {name for name, dtype in ROLLOUT_SCHEMA.items() if dtype in (pl.String(), pl.Boolean())}
-_ABOUT_TEXT = ("text", "text_reason")
+_ABOUT_TEXT: dict[str, Callable[[Line], Any]] = {
+    "text": lambda line: line.file.kind.value,
+    "text_reason": lambda line: "",
+    "text_file": lambda line: line.file.batch,
+    "text_at": lambda line: line.offset,
+}
+"""What only the ledger says of where a text is: of a file with texts, it is the line itself."""
 
 
 def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:

@@ -19,7 +19,7 @@ import msgspec
 
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
-from rg_env.dump.contents import Contents, Findings, OpenFile, findings_of
+from rg_env.dump.contents import Contents, Findings, OpenFile, TextPlace, findings_of
 from rg_env.dump.files import DumpFile, Line, list_files
 from rg_env.dump.manifest import attempts_of, settings_in
 from rg_env.dump.run_files import Run, find_runs, run_names
@@ -222,12 +222,16 @@ class Dump:
         """
         return self._records(GroupRecord)
 
-    def text(self, run_id: str, group_id: str) -> GroupRecord | None:
-        """Return the group with its text, whatever the conditions; None if there is none. Quick in the order of
-        files."""
+    def text(self, run_id: str, group_id: str, place: TextPlace | None = None) -> GroupRecord | None:
+        """Return the group with its text, whatever the conditions; None if there is none. Quick in the order of files.
+
+        Args:
+            place: `text`, `text_file` and `text_at` of its row of `scan` or of its line in the ledger, which is then
+                not looked for. If another group is there, this one is searched.
+        """
         for run in self.runs:
             if run.run_id == run_id:
-                return self._contents_of(run).text(group_id)
+                return self._contents_of(run).text(group_id, place)
         return None
 
     def only_texts(self) -> Iterator[tuple[str, str]]:
