@@ -12,7 +12,7 @@ from pathlib import Path
 
 from loguru import logger
 
-from rg_env.analysis.group_text import group_lines
+from rg_env.analysis.group_text import group_text
 from rg_env.choices import SOLVED_AT
 from rg_env.dump.schema import GroupRecord
 
@@ -30,11 +30,11 @@ class RolloutLog:
 
     def log_groups(self, groups: Iterable[GroupRecord]) -> None:
         """Write all rollouts of some groups."""
-        lines: list[str] = []
+        texts: list[str] = []
         for group in groups:
             solved_at = SOLVED_AT if group.solved_at is None else group.solved_at
-            lines += group_lines(group, solved_at, every_rollout=True, in_full=True)
-        text = "".join(f"{line}\n" for line in lines)
+            texts.append(group_text(group, solved_at, every_rollout=True, in_full=True))
+        text = "".join(f"{text}\n" for text in texts)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:

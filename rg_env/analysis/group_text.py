@@ -18,6 +18,8 @@ import polars as pl
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, RolloutRecord
 from rg_env.dump.conditions import parse_condition
+from rg_env.dump.frames import GROUP, UNIT, Batch, Columns, is_replaced
+from rg_env.dump.run_files import Run
 from rg_env.dump.schema import RG_DUMP
 from rg_env.scoring.types import UNCOUNTED, Status
 from rg_env.wording import counted, visible
@@ -29,6 +31,7 @@ _SORTED_BY = {
     SortBy.LENGTH: pl.col("length"),
     SortBy.SPREAD: pl.col("best") - pl.col("worst"),
 }
+_OF_ROWS = ("violation", "response_tokens")
 _LINE = re.compile(r"((?:'[^']*'?|[^'])*?)(?:(?:^|(?<=\s))/(?!\s)(.*))?", re.DOTALL)
 """A condition, and a slash and a text: a slash at the start of a word and outside of quotes, so no division."""
 
@@ -69,27 +72,46 @@ class Query:
         `best`, `mean` and `worst` are base scores, `length` is in tokens, `troubles` are violations and each status
         other than ok, and `matches` says whether the group meets the condition.
         """
-        # In a group, `violations` and `failures` are sorted lists of words.
-        violations = pl.col("violation").filter(pl.col("violation") != "").unique().sort()
-        failures = pl.col("status").filter(pl.col("status") != Status.OK.value).unique().sort()
-        matches = pl.lit(True)
-        if self.condition:
-            matches = parse_condition(self.condition).test.any()
-        with_text = dump.scan().filter(pl.col("text") != "")
-        grouped = with_text.group_by("run_id", "group_id", maintain_order=True).agg(
-            pl.col("step", "phase", "task", "outcome").first(),
-            best=_SCORE.max(),
-            mean=_SCORE.mean(),
-            worst=_SCORE.min(),
-            troubles=violations.append(failures).str.join(" "),
-            matches=matches,
-            length=pl.col("response_tokens").mean(),
-        )
-        groups = grouped.collect(engine="streaming")
+        frames = [self._rows_of(dump, run) for run in dump.runs]
+        groups = pl.concat(frames)
         groups = groups.sort("run_id", "step", "phase", nulls_last=True, maintain_order=True)
         if sort is None:
             return groups
         return groups.sort(_SORTED_BY[sort], descending=True, nulls_last=True, maintain_order=True)
+
+    def _rows_of(self, dump: Dump, run: Run) -> pl.DataFrame:
+        """Return the rows of a run, in the order of reading."""
+        # In a group, `violations` and `failures` are sorted lists of words.
+        violations = pl.col("violation").filter(pl.col("violation") != "").unique().sort()
+        failures = pl.col("status").filter(pl.col("status") != Status.OK.value).unique().sort()
+        matches, tested = pl.lit(True), ()
+        if self.condition:
+            condition = parse_condition(self.condition)
+            matches, tested = condition.test.any(), condition.columns
+        figures = {
+            "best": _SCORE.max(),
+            "mean": _SCORE.mean(),
+            "worst": _SCORE.min(),
+            "troubles": violations.append(failures).str.join(" "),
+            "matches": matches,
+            "length": pl.col("response_tokens").mean(),
+        }
+        of_groups = ("run_id", "group_id", "step", "phase", "task", "outcome")
+        columns = list(dict.fromkeys((*of_groups, *UNIT, "text", "status", "base_score", *_OF_ROWS, *tested)))
+
+        def rows(batch: Batch) -> pl.DataFrame:
+            every = batch.rows([*columns, GROUP])
+            found = every.group_by(GROUP, maintain_order=True).agg(**figures)
+            groups = batch.groups.select(list(dict.fromkeys((*of_groups, *UNIT, "text")))).with_row_index(GROUP)
+            return groups.join(found, on=GROUP, how="left", maintain_order="left")
+
+        parts = dump.read_batches(run, columns, rows)
+        groups = pl.concat(parts) if parts else rows(Columns(columns).batch())
+        if dump.has_attempts(run) and not dump.has_all_attempts:
+            groups = groups.filter(~is_replaced(groups))
+        # A group without rollouts has no row.
+        found = groups.filter(pl.col("text") != "", pl.col("matches").is_not_null())
+        return found.select(*of_groups, *figures)
 
     def groups(self, dump: Dump, sort: SortBy | None = None) -> Iterator[GroupRecord]:
         """Yield the groups that match, sorted or in the order of run, step and phase."""
@@ -209,15 +231,16 @@ def _joined(facts: Iterable[str]) -> str:
     return visible(" · ".join(facts), one_line=True)
 
 
-def group_lines(
+def group_text(
     group: GroupRecord,
     solved_at: float,
     *,
     every_rollout: bool = False,
     repetition: int | None = None,
     in_full: bool = False,
-) -> Iterator[str]:
-    """Yield a group as plain text: its prompt, its best and its worst rollout.
+) -> str:
+    """Return a group as plain text that is safe to print: its prompt, its best and its worst rollout. The last line is
+    empty.
 
     Args:
         solved_at: as `Dump.solved_at` says.
@@ -225,21 +248,19 @@ def group_lines(
         repetition: only the rollout with this number instead.
         in_full: as in `rollout_facts`.
     """
-    yield f"== {visible(group.group_id, one_line=True)}"
-    yield group_facts(group, solved_at)
+    lines = [f"== {visible(group.group_id, one_line=True)}", group_facts(group, solved_at)]
     for role, content in prompt(group):
-        yield f"-- {visible(role, one_line=True)}"
-        yield from _indented(content)
+        lines += [f"-- {visible(role, one_line=True)}", _indented(content)]
     for place, rollout in ranked(group):
         # Of one rollout the place is `best of 1`, so that it is shown once.
         is_shown = every_rollout or place.startswith(("best", "worst"))
         if repetition is not None:
             is_shown = rollout.repetition == repetition
         if is_shown:
-            yield f"-- {place}: {rollout_facts(rollout, group, in_full=in_full)}"
-            yield from _indented(rollout.transcript())
-    yield ""
+            lines += [f"-- {place}: {rollout_facts(rollout, group, in_full=in_full)}", _indented(rollout.transcript())]
+    # The contents only now, all at once.
+    return visible("\n".join([*lines, ""]))
 
 
-def _indented(text: str) -> list[str]:
-    return [f"  {line}" for line in visible(text).split("\n")]
+def _indented(text: str) -> str:
+    return "  " + text.replace("\n", "\n  ")

@@ -37,7 +37,7 @@ from rg_env.cli.options import (
 )
 from rg_env.cli.stats_command import stats
 from rg_env.errors import refuse
-from rg_env.output import cell, console, new_table, print_error, print_json, print_line
+from rg_env.output import cell, console, new_table, print_error, print_json, print_line, print_text
 from rg_env.processes import usable_cores
 from rg_env.wording import counted
 
@@ -89,7 +89,7 @@ def show(
       rg-env dumps show dumps/sample --where "outcome = 'all_failed'" --search prime
       rg-env dumps show dumps/sample --sort spread --limit 3
     """
-    from rg_env.analysis.group_text import Query, group_lines
+    from rg_env.analysis.group_text import Query, group_text
     from rg_env.dump import open_run
 
     conditions = selection.where or []
@@ -119,14 +119,14 @@ def show(
             without = group.group_id, max(numbers)
             continue
         has_rollout = True
-        for line in group_lines(group, dump.solved_at(group), every_rollout=every_rollout, repetition=rollout):
-            print_line(line)
+        print_text(group_text(group, dump.solved_at(group), every_rollout=every_rollout, repetition=rollout))
     if count and not has_rollout:
         group_id, highest = without
         refuse("--rollout", rollout, f"no group has it; {group_id} has 0 to {highest}")
     if not count and conditions:
         next(selection.open().groups(), None)  # a ConditionError if nothing matches, whether its text was kept or not
-    print_remarks(dump)
+    # What was shown was read at its place: only if something was not there, all files were searched.
+    print_remarks(dump, texts=dump.has_read_texts)
     if why := dump.why_no_texts():
         print_error(why)
     elif not count and str(query):

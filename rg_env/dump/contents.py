@@ -268,8 +268,10 @@ class Contents:
 
     def _scan_once(self, *kinds: FileKind) -> None:
         """Read the files of these kinds that have not been read; the loop runs only for what the pass notes."""
+        if self._scanned.issuperset(kinds):
+            return
         with self._lock, without_collecting():
-            # Asked inside the lock: the second of two threads finds that the first has done it.
+            # Asked again inside the lock: the second of two threads finds that the first has done it.
             for _ in self.scan(*(kind for kind in kinds if kind not in self._scanned)):
                 pass
 
@@ -440,10 +442,11 @@ class Contents:
 
     def only_texts(self) -> list[str]:
         """Return the ids of the groups whose text is there, and that are not in the ledger; none without a ledger."""
+        # Where the ledger is whole, no file with texts need be read to know that.
+        if not self.run.has_ledger or self.is_complete:
+            return []
         self._scan_once(*TEXT_KINDS, *self._counted_kinds)
         ledger = self._known.get(FileKind.LEDGER, _Places())
-        if not self.run.has_ledger:
-            return []
         recovered = self._recover()
         return [name for name in self._known.get(_TEXTS, _Places()) if name not in ledger and name not in recovered]
 
@@ -490,6 +493,11 @@ class Contents:
         return None
 
     # -- what is missing, damaged or double
+
+    @property
+    def has_read_texts(self) -> bool:
+        """Whether all files with texts have been read, and not only single places in them."""
+        return self._scanned.issuperset(TEXT_KINDS)
 
     def findings(self, *, texts: bool) -> Findings:
         """Find what is missing, damaged or double: in the ledger, or in what replaces it; with `texts`, in all

@@ -55,7 +55,7 @@ class Batch(NamedTuple):
 
     def rows(self, columns: Collection[str]) -> pl.DataFrame:
         """Return a row for each rollout, with these columns of both frames."""
-        of_groups = [name for name in columns if name in self.groups.columns]
+        of_groups = [name for name in columns if name in self.groups.columns and name != GROUP]
         places = self.rollouts[GROUP]
         rows = self.rollouts.with_columns(self.groups[name].gather(places) for name in of_groups)
         return rows.select(columns)

@@ -109,6 +109,11 @@ class Dump:
         return findings_of(map(self._contents_of, self.runs), texts=texts)
 
     @property
+    def has_read_texts(self) -> bool:
+        """Whether the files with texts of every run have been read, and not only single groups in them."""
+        return all(self._contents_of(run).has_read_texts for run in self.runs)
+
+    @property
     def has_ledger(self) -> bool:
         """Whether every run has a ledger; if not, statistics lack the groups whose text was not kept."""
         return all(run.has_ledger for run in self.runs)
