@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -84,7 +84,8 @@ class Query:
         # In a group, `violations` and `failures` are sorted lists of words.
         violations = pl.col("violation").filter(pl.col("violation") != "").unique().sort()
         failures = pl.col("status").filter(pl.col("status") != Status.OK.value).unique().sort()
-        matches, tested = pl.lit(True), ()
+        matches = pl.lit(True)
+        tested: Sequence[str] = ()
         if self.condition:
             condition = parse_condition(self.condition)
             matches, tested = condition.test.any(), condition.columns

@@ -247,11 +247,12 @@ def measure(
 
 
 class _Part(NamedTuple):
-    """What was read of some groups, as `Measured` has it, but with a row of every group; `number` of rollouts, counted
-    or not."""
+    """What was read of some groups, as `Measured` has it, but with a row of every group: `size` groups, numbered from
+    0, of which some may have been left out since, and `number` rollouts, counted or not."""
 
     groups: pl.DataFrame
     rollouts: pl.DataFrame
+    size: int
     number: int
 
 
@@ -261,7 +262,9 @@ class _Reading:
     def __init__(self, solved_from: pl.Expr, chosen: Sequence[Statistic], to_match: bool) -> None:
         self._solved_from = solved_from
         self._chosen = chosen
-        self._kept = [*_OF_GROUP, *(_TO_MATCH if to_match else ())]
+        self._kept = list(_OF_GROUP)
+        if to_match:
+            self._kept += _TO_MATCH
         of_rollouts: list[str] = []
         for each in chosen:
             of_rollouts += each.value.meta.root_names()
@@ -284,7 +287,7 @@ class _Reading:
             groups = part.groups.filter(is_kept.slice(start, part.groups.height))
             start += part.groups.height
             rollouts = part.rollouts.join(groups.select(GROUP), on=GROUP, how="semi")
-            kept.append(_Part(groups, rollouts, groups["number"].sum()))
+            kept.append(_Part(groups, rollouts, part.size, int(groups["number"].sum())))
         return kept
 
     def part(self, batch: Batch) -> _Part:
@@ -307,7 +310,7 @@ class _Reading:
         for sums in (numbers, _sums(counted, self._chosen)):
             groups = groups.join(sums, on=GROUP, how="left", maintain_order="left")
         kept = counted.select(GROUP, "response_tokens", "solved", "violation", "status")
-        return _Part(groups, kept, rows.height)
+        return _Part(groups, kept, groups.height, rows.height)
 
 
 def _batch(rows: pl.LazyFrame | pl.DataFrame, columns: Sequence[str]) -> Batch:
@@ -326,7 +329,7 @@ def _joined(parts: Sequence[_Part]) -> tuple[pl.DataFrame, pl.DataFrame]:
     for part in parts:
         # Numbered within each part so far.
         number = (pl.col(GROUP) + start).cast(pl.UInt32)
-        start += part.groups[GROUP].max() + 1 if part.groups.height else 0
+        start += part.size
         all_groups.append(part.groups.filter(pl.col("solve_rate:count") > 0).with_columns(number))
         all_rollouts.append(part.rollouts.with_columns(number))
     return pl.concat(all_groups), pl.concat(all_rollouts)

@@ -279,6 +279,31 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
 
 
 @dumps_app.command()
+def seal(paths: DumpPaths) -> None:
+    """Compress the finished files of a dump; every command still opens any group of it as fast.
+
+    The files become `.jsonl.zst`, which any zstd unpacks. A plain file is removed after its sealed one was read back.
+    Files that are being filled stay as they are.
+
+    Examples:
+      rg-env dumps seal runs/quickstart/dumps
+      rg-env dumps seal runs/*/dumps
+    """
+    from rg_env.dump.sealed import seal as seal_files
+
+    dumps = locate_dumps(paths)
+    with spinner("compressing"):
+        result = seal_files(*dumps)
+    facts = ["no plain file to seal"]
+    if result.files:
+        sizes = f"{result.before / 1e6:.1f} MB are {result.after / 1e6:.1f} MB now"
+        facts = [f"{counted(result.files, 'file')} sealed: {sizes}"]
+    if result.still_open:
+        facts.append(f"{counted(result.still_open, 'file')} still open: resume the run, or wait until it ends")
+    print_line("; ".join(facts))
+
+
+@dumps_app.command()
 def rescore(
     selection: Selection,
     out: Annotated[

@@ -426,14 +426,27 @@ class Contents:
         for group_id in recovered.keys() & group_ids:
             yield recovered[group_id]
         known = self._known.get(_room(self._counted_kinds[0]), _Places())
-        places = filter(None, map(known.get, group_ids))
-        for place in sorted(places, key=lambda place: (place.file.batch, place.offset)):
+        places = []
+        for group_id in group_ids:
+            if place := known.get(group_id):
+                places.append((place.file.batch, place.offset, group_id, place))
+        for _, offset, group_id, place in sorted(places):
+            line = self._line_at(place.file, offset, group_id, place.number)
+            if line is not None:
+                yield line
+
+    def _line_at(self, file: DumpFile, offset: int, group_id: str, number: int = 0) -> Line | None:
+        """Return the line of a group at a place; None if there is another one, or none."""
+        # A sealed file whose table is corrupt can still be read from its beginning.
+        for read in (self._open_file.read, _read_anew):
             try:
-                raw = self._open_file.read(place.file, place.offset)
-                record = from_line(place.file.kind.record, raw)
-            except (*READ_ERRORS, BadLineError):  # the file has changed since
+                raw = read(file, offset)
+                record: Any = from_line(file.kind.record, raw)
+            except (*READ_ERRORS, BadLineError, NewerSchemaError, ValueError):
                 continue
-            yield Line(place.file, place.number, place.offset, raw, record, None)
+            if record.group_id == group_id:
+                return Line(file, number, offset, raw, record, None)
+        return None
 
     @property
     def has_attempts(self) -> bool:
@@ -462,7 +475,7 @@ class Contents:
         known = self._known.get(_TEXTS, _Places()).get(group_id)
         if known is None:
             return None
-        return self._group_at(known.file, known.offset, group_id)
+        return self._text_in([known.file], known.offset, group_id)
 
     def _place_of(self, group_id: str) -> TextPlace | None:
         """Return the place of a text that its line of the ledger names."""
@@ -476,20 +489,14 @@ class Contents:
         if place is None:
             return None
         kind, number, offset = place
-        for file in self._texts_of.get((kind, number), ()):
-            group = self._group_at(file, offset, group_id)
-            if group is not None:
-                return group
-        return None
+        return self._text_in(self._texts_of.get((kind, number), ()), offset, group_id)
 
-    def _group_at(self, file: DumpFile, offset: int, group_id: str) -> GroupRecord | None:
-        """Return the group whose line begins at a place; None if another one is there, or none."""
-        try:
-            group = from_line(GroupRecord, self._open_file.read(file, offset))
-        except (*READ_ERRORS, BadLineError, NewerSchemaError, ValueError):
-            return None
-        if group.group_id == group_id:
-            return group
+    def _text_in(self, files: Iterable[DumpFile], offset: int, group_id: str) -> GroupRecord | None:
+        """Return the group from the first of these files that has it at this place."""
+        for file in files:
+            line = self._line_at(file, offset, group_id)
+            if line is not None and isinstance(line.record, GroupRecord):
+                return line.record
         return None
 
     # -- what is missing, damaged or double
@@ -614,8 +621,8 @@ def without_collecting() -> Iterator[None]:
 class OpenFile:
     """Reads lines at places: quickly if they come in the order of the files.
 
-    Two files are open at a time, also of several runs: one of the ledger and one with texts are read in turn, and a dump
-    may have more than there are descriptors.
+    Two files are open at a time, also of several runs: one of the ledger and one with texts are read in turn, and a
+    dump may have more than there are descriptors.
     """
 
     def __init__(self) -> None:
@@ -632,6 +639,13 @@ class OpenFile:
             if stream.tell() != offset:
                 stream.seek(offset)
             return stream.readline(MAX_LINE)
+
+
+def _read_anew(file: DumpFile, offset: int) -> bytes:
+    """Read a line at a place, of a compressed file by way of all that is before it."""
+    with open_lines(file.path) as stream:
+        stream.seek(offset)
+        return stream.readline(MAX_LINE)
 
 
 _TEXTS = "texts"

@@ -154,7 +154,8 @@ class Columns:
 
 def _series_of_lists(name: str, lists: Iterable[tuple[Any, ...]]) -> pl.Series:
     """Return a list of each of these, none of which is empty. Much faster than polars' own way to make them."""
-    numbers, values = [], []
+    numbers: list[int] = []
+    values: list[Any] = []
     for number, of_list in enumerate(lists):
         numbers += [number] * len(of_list)
         values += of_list

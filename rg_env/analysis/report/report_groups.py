@@ -50,7 +50,9 @@ def groups_to_show(
     chosen = chosen.cast(pl.String)
     rollouts = dump.frame_of(set(chosen["group_id"])).with_columns(solved_at=threshold(dump, solved_at))
     by_group = rollouts.group_by("run_id", "group_id", maintain_order=True)
-    ledger = by_group.agg(pl.exclude(*ROLLOUT_SCHEMA, "text_file", "text_at").first(), rollouts=pl.struct(list(ROLLOUT_SCHEMA)))
+    ledger = by_group.agg(
+        pl.exclude(*ROLLOUT_SCHEMA, "text_file", "text_at").first(), rollouts=pl.struct(list(ROLLOUT_SCHEMA))
+    )
     # They have the order of the files; the page wants that of the selection.
     in_order = chosen.join(ledger, on=("run_id", "group_id"), maintain_order="left")
     groups = in_order.to_dicts()

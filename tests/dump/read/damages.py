@@ -1,7 +1,8 @@
 """Kinds of damage to a dump, and what the commands say about each, as stored by an earlier version.
 
 `python -m tests.dump.read.damages` stores what the commands say now: only where a change of figures, findings, messages
-or exit codes is on purpose. The dump in `tests/data/readings` was written before ledger lines named the place of a text.
+or exit codes is on purpose. The dump in `tests/data/readings` was written before ledger lines named the place of a
+text.
 """
 
 from __future__ import annotations
