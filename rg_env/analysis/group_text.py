@@ -18,8 +18,7 @@ import polars as pl
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, RolloutRecord
 from rg_env.dump.conditions import parse_condition
-from rg_env.dump.frames import GROUP, UNIT, Batch, Columns, is_replaced
-from rg_env.dump.run_files import Run
+from rg_env.dump.frames import GROUP, SCHEMA, UNIT, Batch, in_order
 from rg_env.dump.schema import RG_DUMP
 from rg_env.scoring.types import UNCOUNTED, Status
 from rg_env.wording import counted, visible
@@ -31,7 +30,7 @@ _SORTED_BY = {
     SortBy.LENGTH: pl.col("length"),
     SortBy.SPREAD: pl.col("best") - pl.col("worst"),
 }
-_OF_ROWS = ("violation", "response_tokens")
+_OF_ROWS = ("status", "base_score", "violation", "response_tokens")
 _LINE = re.compile(r"((?:'[^']*'?|[^'])*?)(?:(?:^|(?<=\s))/(?!\s)(.*))?", re.DOTALL)
 """A condition, and a slash and a text: a slash at the start of a word and outside of quotes, so no division."""
 
@@ -72,15 +71,14 @@ class Query:
         `best`, `mean` and `worst` are base scores, `length` is in tokens, `troubles` are violations and each status
         other than ok, and `matches` says whether the group meets the condition.
         """
-        frames = [self._rows_of(dump, run) for run in dump.runs]
-        groups = pl.concat(frames)
+        groups = self._rows(dump)
         groups = groups.sort("run_id", "step", "phase", nulls_last=True, maintain_order=True)
         if sort is None:
             return groups
         return groups.sort(_SORTED_BY[sort], descending=True, nulls_last=True, maintain_order=True)
 
-    def _rows_of(self, dump: Dump, run: Run) -> pl.DataFrame:
-        """Return the rows of a run, in the order of reading."""
+    def _rows(self, dump: Dump) -> pl.DataFrame:
+        """Return the rows in the order of reading."""
         # In a group, `violations` and `failures` are sorted lists of words.
         violations = pl.col("violation").filter(pl.col("violation") != "").unique().sort()
         failures = pl.col("status").filter(pl.col("status") != Status.OK.value).unique().sort()
@@ -98,18 +96,16 @@ class Query:
             "length": pl.col("response_tokens").mean(),
         }
         of_groups = ("run_id", "group_id", "step", "phase", "task", "outcome")
-        columns = list(dict.fromkeys((*of_groups, *UNIT, "text", "status", "base_score", *_OF_ROWS, *tested)))
+        kept = list(dict.fromkeys((*of_groups, *UNIT, "text")))
+        columns = [name for name in dict.fromkeys((*kept, *_OF_ROWS, *tested)) if name in SCHEMA]
 
         def rows(batch: Batch) -> pl.DataFrame:
             every = batch.rows([*columns, GROUP])
             found = every.group_by(GROUP, maintain_order=True).agg(**figures)
-            groups = batch.groups.select(list(dict.fromkeys((*of_groups, *UNIT, "text")))).with_row_index(GROUP)
+            groups = batch.groups.select(kept).with_row_index(GROUP)
             return groups.join(found, on=GROUP, how="left", maintain_order="left")
 
-        parts = dump.read_batches(run, columns, rows)
-        groups = pl.concat(parts) if parts else rows(Columns(columns).batch())
-        if dump.has_attempts(run) and not dump.has_all_attempts:
-            groups = groups.filter(~is_replaced(groups))
+        groups = in_order(pl.concat(dump.read_batches(columns, rows)), dump.repeated())
         # A group without rollouts has no row.
         found = groups.filter(pl.col("text") != "", pl.col("matches").is_not_null())
         return found.select(*of_groups, *figures)

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
 from rg_env.analysis.estimates import moments, pass_at_k, tries_up_to, with_intervals
 from rg_env.choices import SOLVED_AT, By, parse_by
-from rg_env.dump.frames import GROUP, GROUP_SCHEMA, SCHEMA, UNIT, Batch, is_replaced
+from rg_env.dump.frames import GROUP, GROUP_SCHEMA, SCHEMA, UNIT, Batch, in_order
 from rg_env.dump.reader import Dump
-from rg_env.dump.run_files import Run
 from rg_env.dump.schema import RG_DUMP, Outcome, Phase
 from rg_env.errors import DumpError
 from rg_env.scoring.types import UNCOUNTED, Status, Violation
@@ -218,18 +217,23 @@ def measure(
     # Rows alone have no settings and no conditions, which only a dump can be asked for.
     dump = rollouts if isinstance(rollouts, Dump) else None
     reading = _Reading(threshold(dump, solved_at), chosen, to_match)
+    parts = []
     if isinstance(rollouts, Dump):
-        parts = [part for run in rollouts.runs for part in reading.of_run(rollouts, run)]
+        parts = rollouts.read_batches(reading.columns, reading.part)
     else:
-        parts = [reading.part(_batch(rollouts, reading.columns))]
-    number = sum(part.number for part in parts)
+        parts.append(reading.part(_batch(rollouts, reading.columns)))
+    groups, counted = _joined(parts)
+    if dump is not None:
+        groups = in_order(groups, dump.repeated())
+    number = int(groups["number"].sum())
     if not number:
         if dump is None:
             raise DumpError("there are no rollouts")
         if dump.conditions:
             dump.refuse_conditions()
         raise DumpError(_why_no_rollouts(dump))
-    groups, counted = _joined(parts)
+    groups = groups.filter(pl.col("solve_rate:count") > 0)
+    counted = counted.join(groups.select(GROUP), on=GROUP, how="semi")
     of_groups = []
     for each in chosen:
         if each.per_group:
@@ -237,23 +241,13 @@ def measure(
             of_groups.append(each.value.cast(pl.Float64).fill_null(0).alias(f"{each.name}:total"))
             of_groups.append(each.value.is_not_null().alias(f"{each.name}:count"))
     groups = groups.with_columns(of_groups)
-    if counted.is_empty():
+    if groups.is_empty():
         raise DumpError(f"nothing can be counted: every rollout is {' or '.join(UNCOUNTED)}")
     # An Enum sorts by the order of its categories: sorted by run, tables have the runs in the order of reading.
     run_order = pl.Enum(groups["run_id"].cast(pl.String).unique(maintain_order=True))
     groups = groups.with_columns(pl.col("run_id").cast(run_order))
     whole = dump is None or dump.whole_groups
     return Measured(groups, counted, chosen, whole, number - counted.height)
-
-
-class _Part(NamedTuple):
-    """What was read of some groups, as `Measured` has it, but with a row of every group: `size` groups, numbered from
-    0, of which some may have been left out since, and `number` rollouts, counted or not."""
-
-    groups: pl.DataFrame
-    rollouts: pl.DataFrame
-    size: int
-    number: int
 
 
 class _Reading:
@@ -275,23 +269,9 @@ class _Reading:
         self.columns = [name for name in dict.fromkeys(needed) if name in SCHEMA]
         """Those that are read."""
 
-    def of_run(self, dump: Dump, run: Run) -> list[_Part]:
-        """Return the parts of a run, without what a later attempt replaced."""
-        parts = dump.read_batches(run, self.columns, self.part)
-        if dump.has_all_attempts or not dump.has_attempts(run):
-            return parts
-        every = pl.concat([part.groups.select(UNIT) for part in parts])
-        is_kept = every.select(~is_replaced(every)).to_series()
-        kept, start = [], 0
-        for part in parts:
-            groups = part.groups.filter(is_kept.slice(start, part.groups.height))
-            start += part.groups.height
-            rollouts = part.rollouts.join(groups.select(GROUP), on=GROUP, how="semi")
-            kept.append(_Part(groups, rollouts, part.size, int(groups["number"].sum())))
-        return kept
-
-    def part(self, batch: Batch) -> _Part:
-        """Return what is kept of some groups."""
+    def part(self, batch: Batch) -> Batch:
+        """Return what `Measured` has of some groups: a row of every one, also with the `number` of rollouts, counted
+        or not."""
         words = {name: _TYPES[name] for name in batch.groups.columns if name in _TYPES}
         groups = batch.groups.cast(pl.Schema(words)).with_columns(_QUESTION_HASH, solved_at=self._solved_from)
         places = batch.rollouts[GROUP]
@@ -305,12 +285,11 @@ class _Reading:
             solved=(pl.col("base_score") >= pl.col("solved_at")).fill_null(False),
         )
         numbers = rows.group_by(GROUP).agg(number=pl.len())
-        columns = list(dict.fromkeys([*self._kept, *UNIT, QUESTION, "solved_at"]))
-        groups = groups.select(columns).with_row_index(GROUP)
+        kept = [name for name in (*self._kept, *UNIT) if name in groups.columns]
+        groups = groups.select(list(dict.fromkeys([*kept, QUESTION, "solved_at"]))).with_row_index(GROUP)
         for sums in (numbers, _sums(counted, self._chosen)):
             groups = groups.join(sums, on=GROUP, how="left", maintain_order="left")
-        kept = counted.select(GROUP, "response_tokens", "solved", "violation", "status")
-        return _Part(groups, kept, groups.height, rows.height)
+        return Batch(groups, counted.select(GROUP, *_OF_COUNTS))
 
 
 def _batch(rows: pl.LazyFrame | pl.DataFrame, columns: Sequence[str]) -> Batch:
@@ -323,14 +302,14 @@ def _batch(rows: pl.LazyFrame | pl.DataFrame, columns: Sequence[str]) -> Batch:
     return Batch(groups.select(of_groups), rollouts.drop("hash", *of_groups))
 
 
-def _joined(parts: Sequence[_Part]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the groups with a counted rollout, and their rollouts."""
+def _joined(parts: Sequence[Batch]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the groups and their rollouts, numbered through."""
     all_groups, all_rollouts, start = [], [], 0
     for part in parts:
         # Numbered within each part so far.
         number = (pl.col(GROUP) + start).cast(pl.UInt32)
-        start += part.size
-        all_groups.append(part.groups.filter(pl.col("solve_rate:count") > 0).with_columns(number))
+        start += part.groups.height
+        all_groups.append(part.groups.with_columns(number))
         all_rollouts.append(part.rollouts.with_columns(number))
     return pl.concat(all_groups), pl.concat(all_rollouts)
 

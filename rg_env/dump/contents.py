@@ -276,7 +276,7 @@ class Contents:
                 pass
 
     def read(self, kind: FileKind, take: Callable[[Line], None]) -> None:
-        """Hand over each line of a kind that counts, also what a later attempt replaced (`frames.is_replaced`): on the
+        """Hand over each line of a kind that counts, also what a later attempt replaced (`frames.in_order`): on the
         pass itself, if these files have not been read before.
         """
         with self._lock, without_collecting():

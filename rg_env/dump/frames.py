@@ -76,12 +76,16 @@ class Columns:
         self._about_text = [name for name in self._of_groups if name in _ABOUT_TEXT]
         self._from_ledger = _getter([*self._of_groups, *self._of_rollouts, "repetition"])
         self._from_text, self._from_rollout = _getter([*self._in_texts, "rollouts"]), _getter(self._of_rollouts)
-        self._kind = FileKind.LEDGER
+        self.kind = FileKind.LEDGER
+        """Of the file whose line was taken last."""
         self._held: list[tuple[Any, ...]] = []
+        self._source: dict[str, Any] = {}
         self._clear()
 
     def _clear(self) -> None:
         self._sizes: list[int] = []
+        # What is known of all lines from one on, with its number.
+        self._sources: list[tuple[int, dict[str, Any]]] = [(0, self._source)]
         self._values: dict[str, list[Any]] = {name: [] for name in (*self._of_groups, *self._of_rollouts)}
         # Of a column of words in the ledger, the different lists, and the number of that of each group.
         self._lists: dict[str, dict[tuple[Any, ...], int]] = {name: {} for name in self._of_rollouts}
@@ -90,9 +94,14 @@ class Columns:
         """Number of lines that `batch` will return."""
         return len(self._sizes) + len(self._held)
 
+    def enter(self, **source: Any) -> None:
+        """Give what is known of all lines from now on, which becomes columns of groups."""
+        self._source = source
+        self._sources.append((len(self), source))
+
     def take(self, line: Line) -> None:
-        self._kind = line.file.kind
-        if self._kind.holds_text:
+        self.kind = line.file.kind
+        if self.kind.holds_text:
             *values, rollouts = self._from_text(line.record)
             for name in self._about_text:
                 values.append(_ABOUT_TEXT[name](line))
@@ -106,6 +115,12 @@ class Columns:
         """Return what was taken since the last call."""
         self._unpack()
         groups = [pl.Series(name, self._values[name], TEXT_SCHEMA[name]) for name in self._of_groups]
+        ends = [start for start, _ in self._sources[1:]] + [len(self._sizes)]
+        for name in self._source:
+            of_source: list[Any] = []
+            for (start, source), end in zip(self._sources, ends, strict=True):
+                of_source += [source.get(name)] * (end - start)
+            groups.append(pl.Series(name, of_source))
         rows = [row for row, size in enumerate(self._sizes) for _ in range(size)]
         rollouts = [pl.Series(GROUP, rows, pl.UInt32)]
         for name in self._of_rollouts:
@@ -124,7 +139,7 @@ class Columns:
             return
         *columns, last = zip(*held, strict=True)
         self._sizes += map(len, last)
-        if self._kind.holds_text:
+        if self.kind.holds_text:
             for name, values in zip((*self._in_texts, *self._about_text), columns, strict=True):
                 self._values[name] += values
             every = list(chain.from_iterable(last))
@@ -194,20 +209,37 @@ def rollouts_frame(lines: Sequence[Line], columns: Collection[str]) -> pl.DataFr
     return taken.batch().rows(columns)
 
 
-UNIT = ("attempt", "phase", "step", "call")
-"""The columns of groups that `is_replaced` needs."""
+RUN, RECOVERED = "run_number", "recovered"
+UNIT = ("attempt", "phase", "step", "call", RUN, RECOVERED)
+"""The columns of groups that `in_order` needs. The last two are in every batch that `Dump.read_batches` makes: the
+number of the run, and whether the line was made from a text."""
 
 
-def is_replaced(groups: pl.DataFrame) -> pl.Expr:
-    """Return whether a later attempt replaced a group, as `Contents` decides it, for all groups of one run."""
+def in_order(groups: pl.DataFrame, runs: Collection[int]) -> pl.DataFrame:
+    """Return the groups in the order of `Dump.scan`, without those that a later attempt replaced.
+
+    Args:
+        groups: all of a dump.
+        runs: the numbers of those that have several attempts, of which the last counts.
+    """
+    if runs:
+        groups = groups.filter(~(pl.col(RUN).is_in(list(runs)) & _is_replaced(groups)))
+    if groups[RECOVERED].any():
+        groups = groups.sort(RUN, ~pl.col(RECOVERED), maintain_order=True)
+    return groups
+
+
+def _is_replaced(groups: pl.DataFrame) -> pl.Expr:
+    """Return whether a later attempt replaced a group, as `Contents` decides it."""
     attempt, step = pl.col("attempt"), pl.col("step")
     trained = groups.filter(pl.col("phase") == Phase.TRAIN.value).drop_nulls("step")
     again = [pl.lit(False)]
-    for later, first in trained.group_by("attempt").agg(step.min()).iter_rows():
-        again.append((attempt < later) & (step >= first))
+    for run, later, first in trained.group_by(RUN, "attempt").agg(step.min()).iter_rows():
+        if later > 1:
+            again.append((pl.col(RUN) == run) & (attempt < later) & (step >= first))
     # Where there are no steps, a call is tried again as a whole.
     call = pl.when(step.is_null()).then("call").otherwise(0)
-    last = attempt.max().over("phase", "step", call)
+    last = attempt.max().over(RUN, "phase", "step", call)
     return pl.any_horizontal(*again).fill_null(False) | (attempt < last)
 
 

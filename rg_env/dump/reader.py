@@ -303,23 +303,21 @@ class Dump:
         if not matches:
             self.refuse_conditions(texts=texts)
 
-    def read_batches[T](self, run: Run, columns: Collection[str], reduce: Callable[[Batch], T]) -> list[T]:
-        """Read the groups of a run with these columns, and the rollouts that match the conditions: as many as `scan`,
-        and also what a later attempt replaced (`is_replaced` of `rg_env.dump.frames`).
+    def read_batches[T](self, columns: Collection[str], reduce: Callable[[Batch], T]) -> list[T]:
+        """Read the groups with these columns, and the rollouts that match the conditions: as many as `scan`, and also
+        what a later attempt replaced, for `in_order` of `rg_env.dump.frames`. Each line is decoded once.
 
         Args:
-            reduce: called with a thousand groups at a time, so that no more are in memory.
+            reduce: called with thousands of groups at a time, so that no more are in memory.
 
         Returns:
-            what it returned, in the order of `scan`.
+            what it returned.
         """
-        from rg_env.dump.frames import Batch, Columns, all_of
+        from rg_env.dump.frames import RECOVERED, RUN, Batch, Columns, all_of
 
         tests = [condition.test for condition in self.conditions]
         tested = self._tested_columns()
-        names = list(dict.fromkeys([*columns, *tested]))
-
-        taken, size = Columns(names), 0
+        taken, size = Columns(list(dict.fromkeys([*columns, *tested]))), 0
         results: list[T] = []
 
         def flush() -> None:
@@ -332,28 +330,32 @@ class Dump:
 
         def take(line: Line) -> None:
             nonlocal size
+            # Columns are taken in another way from another kind of file.
+            if size and line.file.kind is not taken.kind:
+                flush()
             taken.take(line)
             size += len(line.raw)
             if len(taken) == _BATCH_LINES or size > _FRAME_BYTES:
                 flush()
 
-        # Each kind by itself: the columns of different ones are taken in other ways.
-        contents, kinds = self._contents_of(run), run.kinds_for_frames(texts=False)
-        for kind in kinds:
-            contents.read(kind, take)
-            if len(taken):
-                flush()
-        of_files, results = results, []
-        if FileKind.LEDGER in kinds:
-            for line in contents.recovered():
-                take(line)
-        if len(taken):
-            flush()
-        return [*results, *of_files]
+        for number, run in enumerate(self.runs):
+            contents, kinds = self._contents_of(run), run.kinds_for_frames(texts=False)
+            taken.enter(**{RUN: number, RECOVERED: False})
+            for kind in kinds:
+                contents.read(kind, take)
+            if FileKind.LEDGER in kinds and contents.recovered():
+                taken.enter(**{RUN: number, RECOVERED: True})
+                for line in contents.recovered():
+                    take(line)
+        flush()
+        return results
 
-    def has_attempts(self, run: Run) -> bool:
-        """Whether a run, which has been read, has several attempts."""
-        return self._contents_of(run).has_attempts
+    def repeated(self) -> list[int]:
+        """Return the numbers of the runs, which have been read, with several attempts, of which only the last is
+        read."""
+        if self.has_all_attempts:
+            return []
+        return [number for number, run in enumerate(self.runs) if self._contents_of(run).has_attempts]
 
     def refuse_conditions(self, *, texts: bool = False) -> None:
         """Raise a ConditionError because no rollout matches the conditions, unless there are no rollouts."""
