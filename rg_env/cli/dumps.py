@@ -33,6 +33,7 @@ from rg_env.cli.options import (
     import_tasks,
     locate_dumps,
     print_remarks,
+    reading,
     spinner,
 )
 from rg_env.cli.stats_command import stats
@@ -91,6 +92,7 @@ def show(
     """
     from rg_env.analysis.group_text import Query, group_text
     from rg_env.dump import open_run
+    from rg_env.dump.contents import without_collecting
 
     conditions = selection.where or []
     where = "".join(conditions)
@@ -111,20 +113,23 @@ def show(
     count = 0
     has_rollout = False
     without = ("", 0)  # a group without the rollout that is asked for, and its last one
-    for group in islice(query.groups(dump, sort), limit):
-        count += 1
-        numbers = [one.repetition for one in group.rollouts]
-        if rollout is not None and rollout not in numbers:
-            # Another group may have it. If none does, nothing is printed but the line below.
-            without = group.group_id, max(numbers)
-            continue
-        has_rollout = True
-        print_text(group_text(group, dump.solved_at(group), every_rollout=every_rollout, repetition=rollout))
+    with without_collecting():
+        for group in islice(query.groups(dump, sort), limit):
+            count += 1
+            numbers = [one.repetition for one in group.rollouts]
+            if rollout is not None and rollout not in numbers:
+                # Another group may have it. If none does, nothing is printed but the line below.
+                without = group.group_id, max(numbers)
+                continue
+            has_rollout = True
+            print_text(group_text(group, dump.solved_at(group), every_rollout=every_rollout, repetition=rollout))
     if count and not has_rollout:
         group_id, highest = without
         refuse("--rollout", rollout, f"no group has it; {group_id} has 0 to {highest}")
     if not count and conditions:
-        next(selection.open().groups(), None)  # a ConditionError if nothing matches, whether its text was kept or not
+        next(
+            dump.where(conditions).groups(), None
+        )  # a ConditionError if nothing matches, whether its text was kept or not
     # What was shown was read at its place: only if something was not there, all files were searched.
     print_remarks(dump, texts=dump.has_read_texts)
     if why := dump.why_no_texts():
@@ -156,7 +161,7 @@ def report(
     from rg_env.analysis.report import write_report
 
     dump = selection.open()
-    with spinner("reading"):
+    with reading():
         path = write_report(dump, out, force=force, solved_at=solved_at)
     print_line(f"{path}: {path.stat().st_size / 1e6:.1f} MB, open it in a browser")
     print_remarks(dump)
@@ -195,7 +200,7 @@ def signs(
 
     import_tasks(imports)
     dump = selection.open()
-    with spinner("scoring" if rescore else "reading"):
+    with spinner("scoring") if rescore else reading():
         result = find_signs(dump, score_again=rescore, workers=usable_cores())
     if as_json:
         print_json([asdict(sign) for sign in result.signs])
@@ -245,7 +250,7 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
     from rg_env.dump.validate import validate as check
 
     dumps = locate_dumps(paths)
-    with spinner("checking"):
+    with reading("checking"):
         result = check(*dumps)
     found = result.findings
     ledger_lines, problems = result.records[FileKind.LEDGER], found.counts.total()
