@@ -127,9 +127,8 @@ def show(
         group_id, highest = without
         refuse("--rollout", rollout, f"no group has it; {group_id} has 0 to {highest}")
     if not count and conditions:
-        next(
-            dump.where(conditions).groups(), None
-        )  # a ConditionError if nothing matches, whether its text was kept or not
+        # For a ConditionError if nothing matches, whether its text was kept or not.
+        next(dump.where(conditions).groups(), None)
     # What was shown was read at its place: only if something was not there, all files were searched.
     print_remarks(dump, texts=dump.has_read_texts)
     if why := dump.why_no_texts():

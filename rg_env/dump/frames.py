@@ -120,7 +120,7 @@ class Columns:
             of_source: list[Any] = []
             for (start, source), end in zip(self._sources, ends, strict=True):
                 of_source += [source.get(name)] * (end - start)
-            groups.append(pl.Series(name, of_source))
+            groups.append(pl.Series(name, of_source, pl.DataType.from_python(type(self._source[name]))))
         rows = [row for row, size in enumerate(self._sizes) for _ in range(size)]
         rollouts = [pl.Series(GROUP, rows, pl.UInt32)]
         for name in self._of_rollouts:
