@@ -21,6 +21,7 @@ from rg_env.dump import (
     write_manifest,
 )
 from rg_env.dump.files import batch_name
+from rg_env.dump.manifest import end_manifest
 from rg_env.scoring.types import Status, Violation
 
 RUN_ID = "20261121-000000-beef"
@@ -99,13 +100,23 @@ def make_dump(
     while (groups is None or done < groups) and (size is None or written < size):
         count = PER_FILE if groups is None else min(PER_FILE, groups - done)
         members = [make_group(done + k, draw, thoughts) for k in range(count)]
-        files = {FileKind.ROLLOUTS: [to_line(member) for member in members]} if texts else {}
+        files: dict[FileKind, list[bytes]] = {FileKind.ROLLOUTS: []} if texts else {}
         if ledger:
-            kept = (FileKind.ROLLOUTS, "") if texts else (None, NotKept.ROLLOUTS_OFF)
-            files[FileKind.LEDGER] = [ledger_line(member, *kept) for member in members]
+            files[FileKind.LEDGER] = []
+        at = 0
+        for member in members:
+            line = to_line(member)
+            if texts:
+                files[FileKind.ROLLOUTS].append(line)
+            if ledger and texts:
+                files[FileKind.LEDGER].append(ledger_line(member, FileKind.ROLLOUTS, place=(batch, at)))
+            elif ledger:
+                files[FileKind.LEDGER].append(ledger_line(member, None, NotKept.ROLLOUTS_OFF))
+            at += len(line)
         for kind, lines in files.items():
             content = b"".join(lines)
             (folder / batch_name(kind, RUN_ID, batch)).write_bytes(content)
             written += len(content)
         done, batch = done + count, batch + 1
+    end_manifest(folder, RUN_ID, 1, 0, {1: done} if ledger else None)
     return done, written

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from loguru import logger
 
-from rg_env.analysis.group_text import group_lines
+from rg_env.analysis.group_text import group_text
 from rg_env.choices import SOLVED_AT
 from rg_env.config import RGDumpConfig
 from rg_env.dump import route
@@ -36,21 +36,21 @@ class RolloutLog:
 
     def log_groups(self, groups: Iterable[GroupRecord]) -> None:
         """Write all rollouts of some groups."""
-        lines: list[str] = []
+        texts: list[str] = []
         for group in groups:
             solved_at = SOLVED_AT if group.solved_at is None else group.solved_at
             kind, not_kept = route(group, self._config)
             kept = f"text in the {kind} files" if kind else f"text not kept: {not_kept}"
-            lines += group_lines(group, solved_at, every_rollout=True, in_full=True, remark=kept)
-        self._write(lines)
+            texts.append(group_text(group, solved_at, every_rollout=True, in_full=True, remark=kept))
+        self._write(texts)
 
     def log_canary(self, sentence: str, *, passed: bool) -> None:
         """Write how an answer of known score was scored."""
         outcome = "as it should be" if passed else "the verifier is wrong"
-        self._write([visible(f"== canary: {sentence}: {outcome}", one_line=True), ""])
+        self._write([visible(f"== canary: {sentence}: {outcome}", one_line=True) + "\n"])
 
-    def _write(self, lines: Iterable[str]) -> None:
-        text = "".join(f"{line}\n" for line in lines)
+    def _write(self, texts: Iterable[str]) -> None:
+        text = "".join(f"{text}\n" for text in texts)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:

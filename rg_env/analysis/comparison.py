@@ -211,7 +211,7 @@ def _renamed(questions: pl.DataFrame, side: str) -> pl.DataFrame:
 def _questions(side: Side, keys: Sequence[str], unmatched: Collection[str]) -> tuple[pl.DataFrame, dict[str, bool]]:
     """Return a row per measure and question: the sum and the number of values, and a group's id; and as `_pairs`."""
     measured = side if isinstance(side, Measured) else measure(side, to_match=True)
-    _, groups, bounded = by_keys(measured, keys)
+    groups, bounded = by_keys(measured, keys)
     on = list(dict.fromkeys([*keys, "task", "item"]))
     # Keys become texts, so that those of both sides have one type; steps have it already.
     groups = groups.cast(pl.Schema({key: pl.String() for key in on if key != "step"}))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -18,6 +18,7 @@ import polars as pl
 from rg_env.choices import SortBy
 from rg_env.dump import Dump, GroupRecord, RolloutRecord
 from rg_env.dump.conditions import parse_condition
+from rg_env.dump.frames import GROUP, SCHEMA, UNIT, Batch, in_order
 from rg_env.dump.schema import RG_DUMP
 from rg_env.scoring.types import UNCOUNTED, Status
 from rg_env.wording import counted, visible
@@ -29,6 +30,7 @@ _SORTED_BY = {
     SortBy.LENGTH: pl.col("length"),
     SortBy.SPREAD: pl.col("best") - pl.col("worst"),
 }
+_OF_ROWS = ("status", "base_score", "violation", "response_tokens")
 _LINE = re.compile(r"((?:'[^']*'?|[^'])*?)(?:(?:^|(?<=\s))/(?!\s)(.*))?", re.DOTALL)
 """A condition, and a slash and a text: a slash at the start of a word and outside of quotes, so no division."""
 
@@ -69,27 +71,44 @@ class Query:
         `best`, `mean` and `worst` are base scores, `length` is in tokens, `troubles` are violations and each status
         other than ok, and `matches` says whether the group meets the condition.
         """
-        # In a group, `violations` and `failures` are sorted lists of words.
-        violations = pl.col("violation").filter(pl.col("violation") != "").unique().sort()
-        failures = pl.col("status").filter(pl.col("status") != Status.OK.value).unique().sort()
-        matches = pl.lit(True)
-        if self.condition:
-            matches = parse_condition(self.condition).test.any()
-        with_text = dump.scan().filter(pl.col("text") != "")
-        grouped = with_text.group_by("run_id", "group_id", maintain_order=True).agg(
-            pl.col("step", "phase", "task", "outcome").first(),
-            best=_SCORE.max(),
-            mean=_SCORE.mean(),
-            worst=_SCORE.min(),
-            troubles=violations.append(failures).str.join(" "),
-            matches=matches,
-            length=pl.col("response_tokens").mean(),
-        )
-        groups = grouped.collect(engine="streaming")
+        groups = self._rows(dump)
         groups = groups.sort("run_id", "step", "phase", nulls_last=True, maintain_order=True)
         if sort is None:
             return groups
         return groups.sort(_SORTED_BY[sort], descending=True, nulls_last=True, maintain_order=True)
+
+    def _rows(self, dump: Dump) -> pl.DataFrame:
+        """Return the rows in the order of reading."""
+        # In a group, `violations` and `failures` are sorted lists of words.
+        violations = pl.col("violation").filter(pl.col("violation") != "").unique().sort()
+        failures = pl.col("status").filter(pl.col("status") != Status.OK.value).unique().sort()
+        matches = pl.lit(True)
+        tested: Sequence[str] = ()
+        if self.condition:
+            condition = parse_condition(self.condition)
+            matches, tested = condition.test.any(), condition.columns
+        figures = {
+            "best": _SCORE.max(),
+            "mean": _SCORE.mean(),
+            "worst": _SCORE.min(),
+            "troubles": violations.append(failures).str.join(" "),
+            "matches": matches,
+            "length": pl.col("response_tokens").mean(),
+        }
+        of_groups = ("run_id", "group_id", "step", "phase", "task", "outcome")
+        kept = list(dict.fromkeys((*of_groups, *UNIT, "text")))
+        columns = [name for name in dict.fromkeys((*kept, *_OF_ROWS, *tested)) if name in SCHEMA]
+
+        def rows(batch: Batch) -> pl.DataFrame:
+            every = batch.rows([*columns, GROUP])
+            found = every.group_by(GROUP, maintain_order=True).agg(**figures)
+            groups = batch.groups.select(kept).with_row_index(GROUP)
+            return groups.join(found, on=GROUP, how="left", maintain_order="left")
+
+        groups = in_order(pl.concat(dump.read_batches(columns, rows)), dump.repeated())
+        # A group without rollouts has no row.
+        found = groups.filter(pl.col("text") != "", pl.col("matches").is_not_null())
+        return found.select(*of_groups, *figures)
 
     def groups(self, dump: Dump, sort: SortBy | None = None) -> Iterator[GroupRecord]:
         """Yield the groups that match, sorted or in the order of run, step and phase."""
@@ -214,7 +233,7 @@ def _joined(facts: Iterable[str]) -> str:
     return visible(" · ".join(facts), one_line=True)
 
 
-def group_lines(
+def group_text(
     group: GroupRecord,
     solved_at: float,
     *,
@@ -222,8 +241,9 @@ def group_lines(
     repetition: int | None = None,
     in_full: bool = False,
     remark: str = "",
-) -> Iterator[str]:
-    """Yield a group as plain text: its prompt, its best and its worst rollout.
+) -> str:
+    """Return a group as plain text that is safe to print: its prompt, its best and its worst rollout. The last line is
+    empty.
 
     Args:
         solved_at: as `Dump.solved_at` says.
@@ -232,23 +252,21 @@ def group_lines(
         in_full: as in `rollout_facts`.
         remark: below the facts of the group.
     """
-    yield f"== {visible(group.group_id, one_line=True)}"
-    yield group_facts(group, solved_at)
+    lines = [f"== {visible(group.group_id, one_line=True)}", group_facts(group, solved_at)]
     if remark:
-        yield remark
+        lines.append(remark)
     for role, content in prompt(group):
-        yield f"-- {visible(role, one_line=True)}"
-        yield from _indented(content)
+        lines += [f"-- {visible(role, one_line=True)}", _indented(content)]
     for place, rollout in ranked(group):
         # Of one rollout the place is `best of 1`, so that it is shown once.
         is_shown = every_rollout or place.startswith(("best", "worst"))
         if repetition is not None:
             is_shown = rollout.repetition == repetition
         if is_shown:
-            yield f"-- {place}: {rollout_facts(rollout, group, in_full=in_full)}"
-            yield from _indented(rollout.transcript())
-    yield ""
+            lines += [f"-- {place}: {rollout_facts(rollout, group, in_full=in_full)}", _indented(rollout.transcript())]
+    # The contents only now, all at once.
+    return visible("\n".join([*lines, ""]))
 
 
-def _indented(text: str) -> list[str]:
-    return [f"  {line}" for line in visible(text).split("\n")]
+def _indented(text: str) -> str:
+    return "  " + text.replace("\n", "\n  ")

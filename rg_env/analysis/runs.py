@@ -168,7 +168,7 @@ def _figures(files: list[Path]) -> Figures:
     kinds = ("damaged_line", "lines_missing")
     problems = [str(finding) for finding in dump.findings(texts=False) if finding.kind in kinds]
     return Figures(
-        tasks=sorted(map(str, measured.rollouts["task"].unique())),
+        tasks=sorted(map(str, measured.groups["task"].unique())),
         groups=measured.groups.height,
         step=max(steps, default=None),
         evaluation=_last_evaluation(table),

@@ -79,8 +79,10 @@ def summarize(folder: Path, run_id: str, name: str, planned: int) -> Summary:
     rows = []
     # An evaluation has one phase and environment, so the rows by phase are a single one, the total.
     for kind, by in {"total": By.PHASE, "category": By.CATEGORY, "task": By.TASK}.items():
-        of_kind = with_keys(measured.rollouts, [by]).group_by(pl.col(by).cast(pl.String))
-        upstream = dict(of_kind.agg(pl.col("raw_score").fill_null(0).mean()).iter_rows())
+        of_kind = with_keys(measured.groups, [by]).group_by(pl.col(by).cast(pl.String))
+        # A response without a raw score has 0 there.
+        raw_score = pl.col("mean_raw_score:total").sum() / pl.col("solve_rate:count").sum()
+        upstream = dict(of_kind.agg(raw_score).iter_rows())
         for row in statistics(measured, by).iter_rows(named=True):
             name_of_row = "total" if kind == "total" else row[by]
             facts = {"kind": kind, "name": name_of_row, "upstream_score": upstream[row[by]]}

@@ -9,23 +9,20 @@ except for intervals and pass@k (see `estimates`). A statistic is one entry of `
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
 from rg_env.analysis.estimates import moments, pass_at_k, tries_up_to, with_intervals
 from rg_env.choices import SOLVED_AT, By, parse_by
-from rg_env.dump.frames import SCHEMA
+from rg_env.dump.frames import GROUP, GROUP_SCHEMA, SCHEMA, UNIT, Batch, in_order
 from rg_env.dump.reader import Dump
 from rg_env.dump.schema import RG_DUMP, Outcome, Phase
 from rg_env.errors import DumpError
 from rg_env.scoring.types import UNCOUNTED, Status, Violation
 
 PERCENTILES = (10, 50, 90)
-GROUP = "group"
-"""Column with a number for each group."""
-GROUP_HASH = (pl.col("run_id").hash(1) + pl.col("group_id").hash()).alias(GROUP)
-"""Its expression: two runs may have equal ids of groups, which are still two groups."""
 QUESTION = "question"
 """Column with a number for each question, which may stand in several groups."""
 _QUESTION_ID = pl.when(pl.col("item") != "").then("item").when(pl.col("uid") != "").then("uid").otherwise("group_id")
@@ -146,19 +143,51 @@ class Measured:
     """Rollouts and groups, read once for several tables.
 
     Attributes:
-        rollouts: the counted ones: the columns that statistics need, `GROUP`, `solved` and `well_formed`; `solved_at`
-            is known of each.
-        groups: a row for each group: its columns, `QUESTION`, and `NAME:total` and `NAME:count` of each statistic.
+        groups: a row for each group with a counted rollout, in the order of reading: its columns, `GROUP`, `QUESTION`,
+            `solved_at`, which is known of each, and `NAME:total` and `NAME:count` of each statistic.
+        rollouts: the counted ones, with what no sum of a group tells: `GROUP`, `response_tokens`, `solved`,
+            `violation`, `status`. Those of a group that is not in `groups` do not count.
         chosen: the statistics that were read for.
         whole: whether all groups are complete; otherwise pass@k and outcomes are unknown.
         left_out: number of rollouts without a response, or to a question that cannot be made again.
     """
 
-    rollouts: pl.DataFrame
     groups: pl.DataFrame
+    rollouts: pl.DataFrame
     chosen: tuple[Statistic, ...] = STATISTICS
     whole: bool = True
     left_out: int = 0
+
+    _counts: dict[tuple[Any, ...], pl.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def number_of_rollouts(self) -> int:
+        """Number of counted rollouts."""
+        return int(self.groups["solve_rate:count"].sum())
+
+    def counts_by(self, keys: Sequence[str]) -> pl.DataFrame:
+        """Return how many counted rollouts, `rollouts`, have the same keys (of groups, see `with_keys`), `solved`,
+        `response_tokens`, `violation` and `status`; of several evaluations of a run, only the last, unless rows are by
+        step.
+        """
+        is_last = "step" not in keys
+        known = self._counts.get((is_last, *keys))
+        if known is None:
+            source, number = self._finer_counts(is_last, keys)
+            known = source.group_by(*keys, *_OF_COUNTS).agg(number.alias("rollouts"))
+            self._counts[is_last, *keys] = known
+        return known
+
+    def _finer_counts(self, is_last: bool, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.Expr]:
+        """Return counts by more keys, which are few rows, or else the rollouts; and how many a row stands for."""
+        for (of_last, *finer), frame in self._counts.items():
+            if of_last is is_last and set(keys) <= set(finer):
+                return frame, pl.col("rollouts").sum()
+        groups = _one_evaluation(with_keys(self.groups, keys), keys).select(GROUP, *keys)
+        return self.rollouts.join(groups, on=GROUP), pl.len()
+
+
+_OF_COUNTS = ("solved", "response_tokens", "violation", "status")
 
 
 def measure(
@@ -187,38 +216,102 @@ def measure(
         chosen = tuple(each for each in STATISTICS if each.name in wanted)
     # Rows alone have no settings and no conditions, which only a dump can be asked for.
     dump = rollouts if isinstance(rollouts, Dump) else None
-    solved_from = threshold(dump, solved_at)
-    # Only the columns that somebody needs are read; words as categories, which take less memory than texts.
-    needed = [*_OF_GROUP, "violation", "status", "base_score", "response_tokens"]
-    if to_match:
-        needed += _TO_MATCH
-    needed += solved_from.meta.root_names()
-    for each in chosen:
-        needed += each.value.meta.root_names()
-    columns = []
-    for name in dict.fromkeys(needed):
-        if name in SCHEMA:  # others are made below from these
-            columns.append(pl.col(name).cast(_TYPES.get(name, SCHEMA[name])))
-    source = rollouts.scan() if isinstance(rollouts, Dump) else rollouts.lazy()
-    rows = source.select(*columns, GROUP_HASH, _QUESTION_HASH).collect(engine="streaming")
-    if rows.is_empty():
+    reading = _Reading(threshold(dump, solved_at), chosen, to_match)
+    parts = []
+    if isinstance(rollouts, Dump):
+        parts = rollouts.read_batches(reading.columns, reading.part)
+    else:
+        parts.append(reading.part(_batch(rollouts, reading.columns)))
+    groups, counted = _joined(parts)
+    if dump is not None:
+        groups = in_order(groups, dump.repeated())
+    number = int(groups["number"].sum())
+    if not number:
         if dump is None:
             raise DumpError("there are no rollouts")
+        if dump.conditions:
+            dump.refuse_conditions()
         raise DumpError(_why_no_rollouts(dump))
-    is_counted = pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()
-    # An Enum sorts by the order of its categories: sorted by run, tables have the runs in the order of reading.
-    run_order = pl.Enum(rows["run_id"].cast(pl.String).unique(maintain_order=True))
-    counted = rows.filter(is_counted).with_columns(
-        pl.col("run_id").cast(run_order),
-        solved_at=solved_from,
-        well_formed=_where_known(pl.col("violation") == ""),
-    )
-    # An unknown score (null) is not a solved one.
-    counted = counted.with_columns(solved=(pl.col("base_score") >= pl.col("solved_at")).fill_null(False))
-    if counted.is_empty():
+    groups = groups.filter(pl.col("solve_rate:count") > 0)
+    counted = counted.join(groups.select(GROUP), on=GROUP, how="semi")
+    of_groups = []
+    for each in chosen:
+        if each.per_group:
+            # A value of groups is its own sum of one.
+            of_groups.append(each.value.cast(pl.Float64).fill_null(0).alias(f"{each.name}:total"))
+            of_groups.append(each.value.is_not_null().alias(f"{each.name}:count"))
+    groups = groups.with_columns(of_groups)
+    if groups.is_empty():
         raise DumpError(f"nothing can be counted: every rollout is {' or '.join(UNCOUNTED)}")
+    # An Enum sorts by the order of its categories: sorted by run, tables have the runs in the order of reading.
+    run_order = pl.Enum(groups["run_id"].cast(pl.String).unique(maintain_order=True))
+    groups = groups.with_columns(pl.col("run_id").cast(run_order))
     whole = dump is None or dump.whole_groups
-    return Measured(counted, _groups(counted, chosen), chosen, whole, rows.height - counted.height)
+    return Measured(groups, counted, chosen, whole, number - counted.height)
+
+
+class _Reading:
+    """Makes the sums of groups while they are read, so that no frame has every column of every rollout."""
+
+    def __init__(self, solved_from: pl.Expr, chosen: Sequence[Statistic], to_match: bool) -> None:
+        self._solved_from = solved_from
+        self._chosen = chosen
+        self._kept = list(_OF_GROUP)
+        if to_match:
+            self._kept += _TO_MATCH
+        of_rollouts: list[str] = []
+        for each in chosen:
+            of_rollouts += each.value.meta.root_names()
+        of_groups = dict.fromkeys(["environment", "solved_at", *of_rollouts])
+        self._of_groups = [name for name in of_groups if name in GROUP_SCHEMA]
+        needed = [*self._kept, *UNIT, "item", "uid", "group_id", "status", "violation", "base_score", "response_tokens"]
+        needed += [*solved_from.meta.root_names(), *of_rollouts]
+        self.columns = [name for name in dict.fromkeys(needed) if name in SCHEMA]
+        """Those that are read."""
+
+    def part(self, batch: Batch) -> Batch:
+        """Return what `Measured` has of some groups: a row of every one, also with the `number` of rollouts, counted
+        or not."""
+        words = {name: _TYPES[name] for name in batch.groups.columns if name in _TYPES}
+        groups = batch.groups.cast(pl.Schema(words)).with_columns(_QUESTION_HASH, solved_at=self._solved_from)
+        places = batch.rollouts[GROUP]
+        of_groups = [groups[name].gather(places) for name in self._of_groups]
+        words = {name: _TYPES[name] for name in batch.rollouts.columns if name in _TYPES}
+        rows = batch.rollouts.cast(pl.Schema(words)).with_columns(of_groups)
+        is_counted = pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()
+        # An unknown score (null) is not a solved one.
+        counted = rows.filter(is_counted).with_columns(
+            well_formed=_where_known(pl.col("violation") == ""),
+            solved=(pl.col("base_score") >= pl.col("solved_at")).fill_null(False),
+        )
+        numbers = rows.group_by(GROUP).agg(number=pl.len())
+        kept = [name for name in (*self._kept, *UNIT) if name in groups.columns]
+        groups = groups.select(list(dict.fromkeys([*kept, QUESTION, "solved_at"]))).with_row_index(GROUP)
+        for sums in (numbers, _sums(counted, self._chosen)):
+            groups = groups.join(sums, on=GROUP, how="left", maintain_order="left")
+        return Batch(groups, counted.select(GROUP, *_OF_COUNTS))
+
+
+def _batch(rows: pl.LazyFrame | pl.DataFrame, columns: Sequence[str]) -> Batch:
+    """Return rows of rollouts, in any order, as what is read of a dump."""
+    group_hash = pl.col("run_id").hash(1) + pl.col("group_id").hash()  # two runs may have equal ids of groups
+    found = rows.lazy().select(*columns, hash=group_hash).collect(engine="streaming")
+    of_groups = [name for name in columns if name in GROUP_SCHEMA]
+    groups = found.group_by("hash", maintain_order=True).agg(pl.col(of_groups).first()).with_row_index(GROUP)
+    rollouts = found.join(groups.select("hash", GROUP), on="hash", maintain_order="left")
+    return Batch(groups.select(of_groups), rollouts.drop("hash", *of_groups))
+
+
+def _joined(parts: Sequence[Batch]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the groups and their rollouts, numbered through."""
+    all_groups, all_rollouts, start = [], [], 0
+    for part in parts:
+        # Numbered within each part so far.
+        number = (pl.col(GROUP) + start).cast(pl.UInt32)
+        start += part.groups.height
+        all_groups.append(part.groups.with_columns(number))
+        all_rollouts.append(part.rollouts.with_columns(number))
+    return pl.concat(all_groups), pl.concat(all_rollouts)
 
 
 def threshold(dump: Dump | None, solved_at: float | None) -> pl.Expr:
@@ -299,7 +392,7 @@ def statistics(
     """
     keys = ["run_id", *key_columns(by)]
     measured = rollouts if isinstance(rollouts, Measured) else measure(rollouts, solved_at=solved_at)
-    rows, groups, names = by_keys(measured, keys)
+    groups, names = by_keys(measured, keys)
     # `solved` is known of every counted rollout, so the count of the solve rate is that of the rollouts.
     count = pl.col("solve_rate:count").sum().cast(pl.Int64)
     is_evaluation = pl.col("phase") == Phase.EVAL.value
@@ -308,14 +401,13 @@ def statistics(
     # The trend is of all evaluations, so of more groups than the other figures of an eval row.
     for figures in (_means(groups, keys, names), _trend(with_keys(measured.groups, keys), keys)):
         table = table.join(figures, on=keys, how="left", nulls_equal=True)
-    tokens = pl.col("response_tokens").cast(pl.Float64)
+    # Percentiles are no sums of the groups' values: they need the lengths of all rollouts.
+    lengths = measured.counts_by(keys)
     percentiles = []
     for word, solved in (("right", True), ("wrong", False)):
-        of_side = tokens.filter(pl.col("solved") == solved)
-        for p in PERCENTILES:
-            percentiles.append(of_side.quantile(p / 100, "linear").alias(f"tokens_{word}_p{p}"))
-    # Percentiles need the rollouts: unlike means, they are no sums of the groups' values.
-    table = table.join(rows.group_by(keys).agg(percentiles), on=keys, nulls_equal=True)
+        of_side = _percentiles(lengths.filter(pl.col("solved") == solved), keys, f"tokens_{word}")
+        percentiles += of_side.columns[len(keys) :]
+        table = table.join(of_side, on=keys, how="left", nulls_equal=True)
     # The order of the columns: counts, each mean with its interval, the trend, the percentiles.
     order = ["groups", "rollouts", "steps", "evaluation_step"]
     for name in (*names, *_TREND):
@@ -323,11 +415,35 @@ def statistics(
         if is_pass_at_k(name):
             order.append(f"{name}_left_out")
     order.append("solve_rate_change")
-    order += [percentile.meta.output_name() for percentile in percentiles]
+    order += percentiles
     # Words are sorted as texts; the run, still an Enum, by the order of reading, and becomes a text after that.
     texts = dict.fromkeys((key for key in keys if key not in ("step", "run_id")), pl.String())
     table = table.select(*keys, *order).cast(pl.Schema(texts)).sort(keys)
     return table.cast({"run_id": pl.String()})
+
+
+def _percentiles(lengths: pl.DataFrame, keys: Sequence[str], name: str) -> pl.DataFrame:
+    """Return the percentiles of the length of responses for each value of the keys, linear between two lengths.
+
+    Args:
+        lengths: `response_tokens` and how many `rollouts` have so many.
+    """
+    number = pl.col("rollouts").cast(pl.Int64)
+    each = lengths.drop_nulls("response_tokens").group_by(*keys, "response_tokens").agg(number.sum())
+    each = each.sort("response_tokens").with_columns(
+        # In the order of their lengths, the rollouts before `end` are at most so long.
+        end=pl.col("rollouts").cum_sum().over(keys),
+        last=pl.col("rollouts").sum().over(keys) - 1,
+    )
+    tokens = pl.col("response_tokens").cast(pl.Float64)
+    figures = []
+    for p in PERCENTILES:
+        place = pl.col("last") * p / 100
+        low = tokens.filter(pl.col("end") > place.floor()).min()
+        high = tokens.filter(pl.col("end") > place.ceil()).min()
+        share = (place - place.floor()).first()
+        figures.append((low + share * (high - low)).alias(f"{name}_p{p}"))
+    return each.group_by(keys).agg(figures)
 
 
 def counts(measured: Measured, by: str = By.PHASE) -> pl.DataFrame:
@@ -341,13 +457,14 @@ def counts(measured: Measured, by: str = By.PHASE) -> pl.DataFrame:
         and `share` (of all rollouts with these keys). Violations of rg_dump's rollouts only, without "".
     """
     keys = ["run_id", *key_columns(by)]
-    rows = _one_evaluation(with_keys(measured.rollouts, keys), keys).with_columns(of=pl.len().over(keys))
+    number = pl.col("rollouts").sum()
+    rows = measured.counts_by(keys).with_columns(of=number.over(keys))
     kinds = pl.Enum(["violation", "status"])
     share = pl.col("rollouts") / pl.col("of")
     tables = []
     for kind in kinds.categories:
         value = pl.col(kind).cast(pl.String).alias("value")
-        of_kind = rows.group_by(*keys, "of", value).agg(rollouts=pl.len())
+        of_kind = rows.group_by(*keys, "of", value).agg(rollouts=number)
         tables.append(of_kind.with_columns(kind=pl.lit(kind, kinds), share=share))
     table = pl.concat(tables).filter(pl.col("value") != "")
     # The most frequent value of a kind comes first.
@@ -400,16 +517,15 @@ def _category(tasks: pl.Series) -> pl.Series:
 # -- groups
 
 
-def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, bool]]:
+def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, dict[str, bool]]:
     """Return what a table by these keys is computed from; of several evaluations of a run, only the last, unless rows
     are by step.
 
     Returns:
-        rollouts and groups with the keys, and the names of the means for which the groups have totals and counts, each
-        with whether it lies in [0, 1]: the statistics and pass@k. What needs whole groups has counts of 0 if only some
-        rollouts of a group may be counted.
+        groups with the keys, and the names of the means for which the groups have totals and counts, each with whether
+        it lies in [0, 1]: the statistics and pass@k. What needs whole groups has counts of 0 if only some rollouts of a
+        group may be counted.
     """
-    rows = _one_evaluation(with_keys(measured.rollouts, keys), keys)
     groups = _one_evaluation(with_keys(measured.groups, keys), keys)
     groups, tries = _with_tries(groups)
     if not measured.whole:
@@ -419,7 +535,7 @@ def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.D
             unknown += [pl.lit(0.0).alias(f"{name}:{part}") for part in _SUMS]
         groups = groups.with_columns(unknown)
     names = {each.name: each.bounded for each in measured.chosen}
-    return rows, groups, names | dict.fromkeys(tries, True)
+    return groups, names | dict.fromkeys(tries, True)
 
 
 def last_evaluations(frame: pl.DataFrame) -> pl.DataFrame:
@@ -446,24 +562,15 @@ def _one_evaluation(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 _SUMS = ("total", "count")
 
 
-def _groups(rollouts: pl.DataFrame, chosen: Sequence[Statistic]) -> pl.DataFrame:
-    """Return a row for each group, as `Measured.groups` has them."""
-    firsts = [name for name in (*_OF_GROUP, *_TO_MATCH, QUESTION) if name in rollouts.columns]
-    of_rollouts, of_groups = [], []
+def _sums(rollouts: pl.DataFrame, chosen: Sequence[Statistic]) -> pl.DataFrame:
+    """Return a row for each group of these rollouts with `partial_credit_only`, and the sum and the number of known
+    values of each statistic of rollouts."""
+    sums = []
     for each in chosen:
-        total, count = f"{each.name}:total", f"{each.name}:count"
-        if each.per_group:
-            # A value of groups is its own sum of one.
-            of_groups += [each.value.cast(pl.Float64).fill_null(0).alias(total), each.value.is_not_null().alias(count)]
-        else:
-            # Of a value of rollouts, a group has the sum and how many are known.
-            of_rollouts += [each.value.sum().alias(total), each.value.count().alias(count)]
+        if not each.per_group:
+            sums += [each.value.sum().alias(f"{each.name}:total"), each.value.count().alias(f"{each.name}:count")]
     partial_credit_only = (~pl.col("solved").any() & (pl.col("base_score").max() > 0)).fill_null(False)
-    query = rollouts.lazy().group_by(GROUP)
-    grouped = query.agg(pl.col(*firsts).first(), *of_rollouts, partial_credit_only=partial_credit_only)
-    groups = grouped.collect(engine="streaming")  # needs less memory than the engine for frames
-    # Now, since these are computed from the columns above.
-    return groups.with_columns(*of_groups)
+    return rollouts.group_by(GROUP).agg(*sums, partial_credit_only=partial_credit_only)
 
 
 def _means(groups: pl.DataFrame, keys: Sequence[str], names: dict[str, bool]) -> pl.DataFrame:
@@ -490,8 +597,10 @@ def _moments(groups: pl.DataFrame, keys: Sequence[str], names: Iterable[str]) ->
     for name in names:
         sums += [pl.col(f"{name}:{part}").sum() for part in _SUMS]
         of_rows += moments(name)
-    # The same question in several groups is not several independent ones.
-    questions = groups.group_by(*keys, QUESTION).agg(sums)
+    # The same question in several groups is not several independent ones. Mostly each has one.
+    questions = groups
+    if groups[QUESTION].n_unique() < groups.height:
+        questions = groups.group_by(*keys, QUESTION).agg(sums)
     return questions.group_by(keys).agg(of_rows)
 
 
@@ -509,15 +618,13 @@ def _trend(groups: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """Return for each value of the keys how many steps there are, the solve rate over the first and over the last
     quarter of them, and the change; of evaluations over the first and over the last one.
     """
-    steps = groups.select(*keys, at="step").drop_nulls("at").unique()
-    rank = pl.col("at").rank("dense").over(keys)  # 1 … number of distinct steps
+    groups = groups.select(*keys, QUESTION, "solve_rate:total", "solve_rate:count", at="step")
+    rank = pl.col("at").rank("dense").over(keys)  # 1 … number of distinct steps; null without a step
     last = rank.max().over(keys)
     is_evaluation = pl.col("phase") == Phase.EVAL.value
     quarter = pl.when(is_evaluation).then(1).otherwise((last // 4).clip(lower_bound=1))
     has_several = last >= 2  # a single step is no trend
-    steps = steps.select(*keys, "at", first=(rank <= quarter) & has_several, last=(rank > last - quarter) & has_several)
-    groups = groups.select(*keys, QUESTION, "solve_rate:total", "solve_rate:count", at="step")
-    groups = groups.join(steps, on=[*keys, "at"], how="left", nulls_equal=True)
+    groups = groups.with_columns(first=(rank <= quarter) & has_several, last=(rank > last - quarter) & has_several)
     sums = []
     for name in ("first", "last"):
         for part in _SUMS:

@@ -37,7 +37,8 @@ SHOWN = [each.name for each in STATISTICS if each.header] + ["mean_response_toke
 def headline(measured: Measured, dump: Dump) -> str:
     """Summarize in one line what was read of the dump."""
     groups = measured.groups
-    names = [dump.names.get(run, run) for run in groups["run_id"].cast(pl.String).unique()]
+    names_of_runs = dump.names
+    names = [names_of_runs.get(run, run) for run in groups["run_id"].cast(pl.String).unique()]
     first, last = groups.select(first=pl.col("step").min(), last=pl.col("step").max()).row(0)
     if not dump.has_ledger:
         source = "no ledger: groups whose text was not kept are missing"
@@ -53,7 +54,7 @@ def headline(measured: Measured, dump: Dump) -> str:
         runs = f"run {names[0]}"
     else:
         runs = f"{len(names)} runs"
-    parts = [runs, f"{counted(groups.height, 'group')}, {counted(measured.rollouts.height, 'rollout')}"]
+    parts = [runs, f"{counted(groups.height, 'group')}, {counted(measured.number_of_rollouts, 'rollout')}"]
     if first is not None:
         parts.append(f"steps {first} to {last}")
     if measured.left_out:

@@ -33,11 +33,12 @@ from rg_env.cli.options import (
     import_tasks,
     locate_dumps,
     print_remarks,
+    reading,
     spinner,
 )
 from rg_env.cli.stats_command import stats
 from rg_env.errors import refuse
-from rg_env.output import cell, console, new_table, print_error, print_json, print_line
+from rg_env.output import cell, console, new_table, print_error, print_json, print_line, print_text
 from rg_env.processes import usable_cores
 from rg_env.wording import counted
 
@@ -89,8 +90,9 @@ def show(
       rg-env dumps show dumps/sample --where "outcome = 'all_failed'" --search prime
       rg-env dumps show dumps/sample --sort spread --limit 3
     """
-    from rg_env.analysis.group_text import Query, group_lines
+    from rg_env.analysis.group_text import Query, group_text
     from rg_env.dump import open_run
+    from rg_env.dump.contents import without_collecting
 
     conditions = selection.where or []
     where = "".join(conditions)
@@ -111,22 +113,24 @@ def show(
     count = 0
     has_rollout = False
     without = ("", 0)  # a group without the rollout that is asked for, and its last one
-    for group in islice(query.groups(dump, sort), limit):
-        count += 1
-        numbers = [one.repetition for one in group.rollouts]
-        if rollout is not None and rollout not in numbers:
-            # Another group may have it. If none does, nothing is printed but the line below.
-            without = group.group_id, max(numbers)
-            continue
-        has_rollout = True
-        for line in group_lines(group, dump.solved_at(group), every_rollout=every_rollout, repetition=rollout):
-            print_line(line)
+    with without_collecting():
+        for group in islice(query.groups(dump, sort), limit):
+            count += 1
+            numbers = [one.repetition for one in group.rollouts]
+            if rollout is not None and rollout not in numbers:
+                # Another group may have it. If none does, nothing is printed but the line below.
+                without = group.group_id, max(numbers)
+                continue
+            has_rollout = True
+            print_text(group_text(group, dump.solved_at(group), every_rollout=every_rollout, repetition=rollout))
     if count and not has_rollout:
         group_id, highest = without
         refuse("--rollout", rollout, f"no group has it; {group_id} has 0 to {highest}")
     if not count and conditions:
-        next(selection.open().groups(), None)  # a ConditionError if nothing matches, whether its text was kept or not
-    print_remarks(dump)
+        # For a ConditionError if nothing matches, whether its text was kept or not.
+        next(dump.where(conditions).groups(), None)
+    # What was shown was read at its place: only if something was not there, all files were searched.
+    print_remarks(dump, texts=dump.has_read_texts)
     if why := dump.why_no_texts():
         print_error(why)
     elif not count and str(query):
@@ -156,7 +160,7 @@ def report(
     from rg_env.analysis.report import write_report
 
     dump = selection.open()
-    with spinner("reading"):
+    with reading():
         path = write_report(dump, out, force=force, solved_at=solved_at)
     print_line(f"{path}: {path.stat().st_size / 1e6:.1f} MB, open it in a browser")
     print_remarks(dump)
@@ -195,7 +199,7 @@ def signs(
 
     import_tasks(imports)
     dump = selection.open()
-    with spinner("scoring" if rescore else "reading"):
+    with spinner("scoring") if rescore else reading():
         result = find_signs(dump, score_again=rescore, workers=usable_cores())
     if as_json:
         print_json([asdict(sign) for sign in result.signs])
@@ -245,7 +249,7 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
     from rg_env.dump.validate import validate as check
 
     dumps = locate_dumps(paths)
-    with spinner("checking"):
+    with reading("checking"):
         result = check(*dumps)
     found = result.findings
     ledger_lines, problems = result.records[FileKind.LEDGER], found.counts.total()
@@ -276,6 +280,31 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
     if found.counts["groups_missing"]:
         raise typer.Exit(3)
     raise typer.Exit(int(not result.good))
+
+
+@dumps_app.command()
+def seal(paths: DumpPaths) -> None:
+    """Compress the finished files of a dump; every command still opens any group of it as fast.
+
+    The files become `.jsonl.zst`, which any zstd unpacks. A plain file is removed after its sealed one was read back.
+    Files that are being filled stay as they are.
+
+    Examples:
+      rg-env dumps seal runs/quickstart/dumps
+      rg-env dumps seal runs/*/dumps
+    """
+    from rg_env.dump.sealed import seal as seal_files
+
+    dumps = locate_dumps(paths)
+    with spinner("compressing"):
+        result = seal_files(*dumps)
+    facts = ["no plain file to seal"]
+    if result.files:
+        sizes = f"{result.before / 1e6:.1f} MB are {result.after / 1e6:.1f} MB now"
+        facts = [f"{counted(result.files, 'file')} sealed: {sizes}"]
+    if result.still_open:
+        facts.append(f"{counted(result.still_open, 'file')} still open: resume the run, or wait until it ends")
+    print_line("; ".join(facts))
 
 
 @dumps_app.command()

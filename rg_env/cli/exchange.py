@@ -13,7 +13,7 @@ import typer
 
 from rg_env.choices import Split, Think
 from rg_env.cli.base import CommandApp
-from rg_env.cli.options import DumpPaths, Force, Selection, locate_dumps, print_remarks, spinner
+from rg_env.cli.options import DumpPaths, Force, Selection, locate_dumps, print_remarks, reading
 from rg_env.output import print_error, print_line
 from rg_env.wording import counted
 
@@ -106,7 +106,7 @@ def _export_data_set(kind: "Sft | Dpo", options: DataSetOptions) -> None:
     from rg_env.analysis.export import Reason, export
 
     dump, out = options.open(), options.out
-    with spinner("reading"):
+    with reading():
         result = export(dump, kind, out, think=options.think, include_eval=options.include_eval, force=options.force)
     source = f"{counted(result.groups, 'group')} with {counted(result.rollouts, 'rollout')}"
     rows = counted(result.rows, "line")
@@ -158,7 +158,7 @@ def _export_records(name: str, selection: Selection, out: Path, force: bool) -> 
     from rg_env.formats import DOCUMENTS, export_records
 
     dump = selection.open()
-    with spinner("reading"):
+    with reading():
         result = export_records(dump, DOCUMENTS[name], out, force=force)
     source = f"{counted(result.rollouts, 'rollout')} in {counted(result.groups, 'group')}"
     if result.rollouts:
@@ -199,7 +199,7 @@ def card(
         raise ConfigError(f"{len(folders)} dumps are given: a card describes one folder, so give one at a time")
     folder = folders[0]
     dump = open_run(folder)
-    with spinner("reading"):
+    with reading():
         written = write_card(dump, folder, license_name=license_name.lower(), force=force)
     print_line(f"{written.path}: configurations {', '.join(written.configs)}")
     if written.unfinished:
@@ -264,7 +264,7 @@ def _importer(name: str, records: str, folder: str) -> Callable[..., None]:
 
         chosen = Phase(phase) if phase else None
         options = {"run_name": run_name, "reward": reward}
-        with spinner("reading"), undone_by_signals():
+        with reading(), undone_by_signals():
             result = import_records(name, FORMATS[name], source, out, phase=chosen, **options)
         for line in result.left_out[:_LEFT_OUT_SHOWN]:
             print_error(line)

@@ -1,8 +1,8 @@
 """Options and output shared by several commands."""
 
 import sys
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -116,6 +116,15 @@ def spinner(activity: str) -> AbstractContextManager[object]:
     if screen.is_terminal:
         return screen.status(activity)
     return nullcontext()
+
+
+@contextmanager
+def reading(activity: str = "reading") -> Iterator[None]:
+    """Show what is being done, as `spinner`, while a dump is read, which needs no garbage collection."""
+    from rg_env.dump.contents import without_collecting
+
+    with spinner(activity), without_collecting():
+        yield
 
 
 def show_warnings(**options: Any) -> None:

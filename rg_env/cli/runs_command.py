@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rg_env.cli.options import JsonFlag, spinner
+from rg_env.cli.options import JsonFlag, reading
 from rg_env.output import console, print_error, print_json, print_line, print_text
 from rg_env.wording import counted, rate, visible
 
@@ -36,7 +36,7 @@ def runs(
     """
     from rg_env.analysis.runs import list_runs
 
-    with spinner("reading"):
+    with reading():
         runs = list_runs(folder)
     if as_json:
         print_json([run.as_dict() for run in runs])

@@ -1,6 +1,5 @@
 """`rg-env dumps stats`."""
 
-import gc
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rg_env.choices import By, parse_by
-from rg_env.cli.options import JsonFlag, Selection, SolvedAt, print_remarks, spinner
+from rg_env.cli.options import JsonFlag, Selection, SolvedAt, print_remarks, reading
 from rg_env.errors import ConfigError, DumpError, did_you_mean
 from rg_env.output import cell, console, print_error, print_json, print_line
 from rg_env.wording import counted
@@ -119,12 +118,8 @@ def _describe(dump: "Dump", options: StatsOptions) -> None:
     wanted = list(SHOWN) if is_table else []
     for name in names:
         wanted.append(name.removesuffix("_low").removesuffix("_high"))
-    gc.disable()  # reading makes millions of objects and no cycles: collecting would take a third of the time
-    try:
-        with spinner("reading"):
-            measured = measure(dump, solved_at=options.solved_at, names=wanted or None)
-    finally:
-        gc.enable()
+    with reading():
+        measured = measure(dump, solved_at=options.solved_at, names=wanted or None)
     frame = statistics(measured, by)
     # The columns are run_id and the keys of the rows, then `groups` and all other statistics.
     number_of_keys = frame.columns.index("groups")
@@ -191,7 +186,7 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions, against: Sequen
     from rg_env.analysis.stats import evaluation_steps, key_columns, measure
     from rg_env.analysis.tables import LEGEND, render_comparison
 
-    with spinner("reading"):
+    with reading():
         this = measure(dump, solved_at=options.solved_at, to_match=True)
         that = measure(other, solved_at=options.solved_at, to_match=True)
     # A task whose options differ asks other questions under the same ids: it cannot be compared item by item.

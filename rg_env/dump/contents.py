@@ -14,11 +14,12 @@ contradicts itself, which `validate` checks.
 
 from __future__ import annotations
 
+import gc
 import io
-import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ from rg_env.dump.schema import (
     GroupFacts,
     GroupRecord,
     LedgerRecord,
+    NewerSchemaError,
     Phase,
     Record,
     TrainedRecord,
@@ -163,6 +165,58 @@ class _Known(NamedTuple):
     text: str
 
 
+TextPlace = tuple[str, int, int]
+"""Where a text is: the kind of file, its number, and the byte at which its line begins."""
+
+_TEXT_WORDS = ("", *TEXT_KINDS)
+_NUMBER, _OFFSET = 32, 48
+"""Bits of a line's number and of its offset in what `_Places` notes."""
+
+
+class _Places:
+    """The lines that count, by name, each noted as one number: a run may have millions."""
+
+    def __init__(self) -> None:
+        self._files: list[DumpFile] = []
+        self._numbers: dict[Any, int] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._numbers
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._numbers)
+
+    def items(self) -> Iterator[tuple[Any, _Known]]:
+        for name, noted in self._numbers.items():
+            yield name, self._known(noted)
+
+    def get(self, name: object) -> _Known | None:
+        noted = self._numbers.get(name)
+        if noted is None:
+            return None
+        return self._known(noted)
+
+    def enter(self, file: DumpFile) -> int:
+        """Return the number that stands for a file, to be given to `note`."""
+        if not self._files or self._files[-1] is not file:
+            if file in self._files:
+                return self._files.index(file)
+            self._files.append(file)
+        return len(self._files) - 1
+
+    def note(self, name: Any, file: int, number: int, offset: int, text: str) -> bool:
+        """Note a line, unless another one has this name: then returns False. The same line again is no other."""
+        noted = ((file << _NUMBER | number) << _OFFSET | offset) << 3
+        if text:
+            noted |= _TEXT_WORDS.index(text)
+        return self._numbers.setdefault(name, noted) == noted
+
+    def _known(self, noted: int) -> _Known:
+        text, noted = noted & 7, noted >> 3
+        offset, noted = noted & (1 << _OFFSET) - 1, noted >> _OFFSET
+        return _Known(self._files[noted >> _NUMBER], noted & (1 << _NUMBER) - 1, offset, _TEXT_WORDS[text])
+
+
 class Contents:
     """The contents of a run's files. Each kind of file is read at most once, when it is first asked for."""
 
@@ -172,12 +226,13 @@ class Contents:
         self._counted_kinds = run.kinds_for_frames(texts=False)  # asked for each line
         self._wrong: dict[FileKind, Findings] = {kind: Findings() for kind in FileKind}
         # By `_room`, then by `_name`: the lines that count.
-        self._known: dict[str, dict[Any, _Known]] = {}
+        self._known: dict[str, _Places] = {}
         self._scanned: set[FileKind] = set()
         # How far each file was read, which may have grown since, and its lines that do not count.
         self._last_lines: dict[Path, int] = {}
         self._left_out: dict[Path, set[int]] = {}
-        # What later attempts replaced: see `_is_replaced`.
+        # How many lines each attempt has of a unit (see `_unit`), from which the next four are made.
+        self._units: Counter[tuple[int, str, int | None, int]] = Counter()
         self._lines_of_attempt: Counter[int] = Counter()
         self._attempts: set[int] = set()
         self._first_steps: dict[int, int] = {}
@@ -188,45 +243,73 @@ class Contents:
         self._lock = threading.Lock()
         self._recovering = threading.Lock()
         self._names = Counter(file.path.name for file in run.files)
+        # By kind and number, as ledger lines name them.
+        self._texts_of: dict[tuple[str, int], list[DumpFile]] = {}
+        for file in run.files_of(*TEXT_KINDS):
+            self._texts_of.setdefault((file.kind, file.batch), []).append(file)
 
     # -- the pass
 
     def scan(self, *kinds: FileKind) -> Iterator[Line]:
         """Read all files of these kinds, note what is in them, and yield the lines that count."""
         for kind in kinds:
-            known = self._known.setdefault(_room(kind), {})
+            known = self._known.setdefault(_room(kind), _Places())
             for file in self.run.files_of(kind):
-                for line in lines_in(file):
-                    self._last_lines[file.path] = line.number
-                    if self._note(line, known):
-                        yield line
+                place, number = known.enter(file), 0
+                try:
+                    for line in lines_in(file):
+                        number = line.number
+                        if self._note(line, known, place):
+                            yield line
+                finally:
+                    self._last_lines[file.path] = number
             self._scanned.add(kind)
+        self._note_attempts()
 
     def _scan_once(self, *kinds: FileKind) -> None:
         """Read the files of these kinds that have not been read; the loop runs only for what the pass notes."""
-        with self._lock:
-            # Asked inside the lock: the second of two threads finds that the first has done it.
+        if self._scanned.issuperset(kinds):
+            return
+        with self._lock, without_collecting():
+            # Asked again inside the lock: the second of two threads finds that the first has done it.
             for _ in self.scan(*(kind for kind in kinds if kind not in self._scanned)):
                 pass
 
-    def _note(self, line: Line, known: dict[Any, _Known]) -> bool:
+    def read(self, kind: FileKind, take: Callable[[Line], None]) -> None:
+        """Hand over each line of a kind that counts, also what a later attempt replaced (`frames.in_order`): on the
+        pass itself, if these files have not been read before.
+        """
+        with self._lock, without_collecting():
+            is_first = kind not in self._scanned
+            if is_first:
+                for line in self.scan(kind):
+                    take(line)
+        if not is_first:
+            with without_collecting():
+                for line in self._again(kind):
+                    take(line)
+
+    def recovered(self) -> Collection[Line]:
+        """Return lines of the ledger that were made from texts; none if nothing is missing."""
+        return self._recover().values()
+
+    def _note(self, line: Line, known: _Places, file: int) -> bool:
         """Note a line; whether it counts. `known` are the lines that count so far. Called for each line of a run."""
-        record, file = line.record, line.file
+        record = line.record
         if record is None:
-            self._wrong[file.kind].add("damaged_line", self.place(file, line.number), f"{line.fault}; skipped")
+            place = self.place(line.file, line.number)
+            self._wrong[line.file.kind].add("damaged_line", place, f"{line.fault}; skipped")
             return False
-        # The same line again is not a double: `scan` may be called more than once.
         name = _name(record)
-        first = known.get(name)
-        if first is not None and (first.file, first.number) != (file, line.number):
-            self._left_out.setdefault(file.path, set()).add(line.number)
+        text = record.text if isinstance(record, LedgerRecord) else ""
+        if not known.note(name, file, line.number, line.offset, text):
+            self._left_out.setdefault(line.file.path, set()).add(line.number)
+            first = known.get(name)
+            assert first is not None, "another line has the name"
             self._note_double(line, name, first)
             return False
-        text = sys.intern(record.text) if isinstance(record, LedgerRecord) else ""  # one of four words, not one a line
-        known[name] = _Known(file, line.number, line.offset, text)
-        if isinstance(record, GroupFacts) and file.kind in self._counted_kinds:
-            self._lines_of_attempt[record.attempt] += 1
-            self._note_attempt(record)
+        if line.file.kind in self._counted_kinds:
+            self._units[_unit(record)] += 1
         return True
 
     def _note_double(self, line: Line, name: Any, first: _Known) -> None:
@@ -244,16 +327,16 @@ class Contents:
             kind, text = "differs", f"{text}, which differs"
         self._wrong[line.file.kind].add(kind, self.place(line.file, line.number), text)
 
-    def _note_attempt(self, group: GroupFacts) -> None:
-        """Note what `_is_replaced` depends on."""
-        unit, attempt = _unit(group), group.attempt
-        self._attempts.add(attempt)
-        if attempt > self._last_attempts.get(unit, 0):
-            self._last_attempts[unit] = attempt
-        if group.step is not None and group.phase is Phase.TRAIN:
-            first = self._first_steps.get(attempt)
-            if first is None or group.step < first:
-                self._first_steps[attempt] = group.step
+    def _note_attempts(self) -> None:
+        """Note what `_is_replaced` and `_lacking` depend on, once lines are known."""
+        self._lines_of_attempt.clear()
+        for (attempt, phase, step, call), lines in self._units.items():
+            self._lines_of_attempt[attempt] += lines
+            self._attempts.add(attempt)
+            unit = phase, step, call
+            self._last_attempts[unit] = max(attempt, self._last_attempts.get(unit, attempt))
+            if step is not None and phase == Phase.TRAIN:
+                self._first_steps[attempt] = min(step, self._first_steps.get(attempt, step))
 
     def _recover(self) -> dict[str, Line]:
         """Return lines of the ledger made from texts, by group id, if it has fewer than the run wrote.
@@ -267,14 +350,15 @@ class Contents:
             recovered: dict[str, Line] = {}
             is_corrupt = bool(self._wrong[FileKind.LEDGER].counts["damaged_line"])
             if self.run.has_ledger and self.state is not State.RUNNING and (is_corrupt or self._lacking()):
-                known = self._known.get(FileKind.LEDGER, {})
+                known = self._known.get(FileKind.LEDGER, _Places())
                 for line in self.lines(*TEXT_KINDS, all_attempts=True):
                     group = line.record
                     if isinstance(group, GroupRecord) and group.group_id not in known:
                         raw = ledger_line(group, line.file.kind)
                         file, record = replace(line.file, kind=FileKind.LEDGER), from_line(LedgerRecord, raw)
                         recovered[group.group_id] = Line(file, line.number, line.offset, raw, record, None)
-                        self._note_attempt(group)
+                        self._units[_unit(group)] += 0  # such a line is not in the ledger
+            self._note_attempts()
             self._recovered = recovered
             return recovered
 
@@ -298,25 +382,29 @@ class Contents:
         recovered: dict[str, Line] = {}
         if FileKind.LEDGER in kinds or not all_attempts:
             recovered = self._recover()
-        check_attempts = not all_attempts and len(self._attempts) > 1
+        check_attempts = not all_attempts and self.has_attempts
         for kind in kinds:
             if kind is FileKind.LEDGER:
                 for line in recovered.values():
                     if not (check_attempts and self._is_replaced(line.record)):
                         yield line
-            for file in self.run.files_of(kind):
-                left_out = self._left_out.get(file.path, ())
-                last = self._last_lines.get(file.path, 0)
-                if not last:
-                    continue
-                for line in lines_in(file):
-                    # The file of a running writer has grown since the pass: nothing is known of those lines.
-                    if line.number > last:
-                        break
-                    if line.record is None or line.number in left_out:
-                        continue
-                    if not (check_attempts and self._is_replaced(line.record)):
-                        yield line
+            for line in self._again(kind):
+                if not (check_attempts and self._is_replaced(line.record)):
+                    yield line
+
+    def _again(self, *kinds: FileKind) -> Iterator[Line]:
+        """Yield the lines that the pass over these kinds of files has yielded."""
+        for file in self.run.files_of(*kinds):
+            left_out = self._left_out.get(file.path, ())
+            last = self._last_lines.get(file.path, 0)
+            if not last:
+                continue
+            for line in lines_in(file):
+                # The file of a running writer has grown since the pass: nothing is known of those lines.
+                if line.number > last:
+                    break
+                if line.record is not None and line.number not in left_out:
+                    yield line
 
     def _is_replaced(self, record: Any) -> bool:
         """Return whether a record does not count, because a later attempt replaced it.
@@ -329,32 +417,94 @@ class Contents:
             for later, start in self._first_steps.items():
                 if later > attempt and step >= start:
                     return True
-        return bool(attempt < self._last_attempts.get(_unit(record), attempt))
+        return bool(attempt < self._last_attempts.get(_unit(record)[1:], attempt))
+
+    def lines_of(self, group_ids: Collection[str]) -> Iterator[Line]:
+        """Yield the lines that count of these groups, in the order of `lines`: each is read at its place."""
+        self._scan_once(*self._counted_kinds)
+        recovered = self._recover()
+        for group_id in recovered.keys() & group_ids:
+            yield recovered[group_id]
+        known = self._known.get(_room(self._counted_kinds[0]), _Places())
+        places = []
+        for group_id in group_ids:
+            if place := known.get(group_id):
+                places.append((place.file.batch, place.offset, group_id, place))
+        for _, offset, group_id, place in sorted(places):
+            line = self._line_at(place.file, offset, group_id, place.number)
+            if line is not None:
+                yield line
+
+    def _line_at(self, file: DumpFile, offset: int, group_id: str, number: int = 0) -> Line | None:
+        """Return the line of a group at a place; None if there is another one, or none."""
+        # A sealed file whose table is corrupt can still be read from its beginning.
+        for read in (self._open_file.read, _read_anew):
+            try:
+                raw = read(file, offset)
+                record: Any = from_line(file.kind.record, raw)
+            except (*READ_ERRORS, BadLineError, NewerSchemaError, ValueError):
+                continue
+            if record.group_id == group_id:
+                return Line(file, number, offset, raw, record, None)
+        return None
+
+    @property
+    def has_attempts(self) -> bool:
+        """Whether there are several attempts, of which later ones may have replaced groups."""
+        return len(self._attempts) > 1
 
     def only_texts(self) -> list[str]:
         """Return the ids of the groups whose text is there, and that are not in the ledger; none without a ledger."""
-        self._scan_once(*TEXT_KINDS, *self._counted_kinds)
-        ledger = self._known.get(FileKind.LEDGER, {})
-        if not self.run.has_ledger:
+        # Where the ledger is whole, no file with texts need be read to know that.
+        if not self.run.has_ledger or self.is_complete:
             return []
+        self._scan_once(*TEXT_KINDS, *self._counted_kinds)
+        ledger = self._known.get(FileKind.LEDGER, _Places())
         recovered = self._recover()
-        return [name for name in self._known.get(_TEXTS, {}) if name not in ledger and name not in recovered]
+        return [name for name in self._known.get(_TEXTS, _Places()) if name not in ledger and name not in recovered]
 
-    def text(self, group_id: str) -> GroupRecord | None:
-        """Return the group with its text, or None if there is none or the file has changed."""
+    def text(self, group_id: str, place: TextPlace | None = None) -> GroupRecord | None:
+        """Return the group with its text, or None if there is none or the file has changed. It is read at its place, by
+        default the one that the ledger names. If the group is not there, all files with texts are searched, once.
+        """
+        if not self._scanned.issuperset(TEXT_KINDS):
+            group = self._at(place or self._place_of(group_id), group_id)
+            if group is not None:
+                return group
         self._scan_once(*TEXT_KINDS)
-        known = self._known.get(_TEXTS, {}).get(group_id)
+        known = self._known.get(_TEXTS, _Places()).get(group_id)
         if known is None:
             return None
-        try:
-            group = from_line(GroupRecord, self._open_file.read(known.file, known.offset))
-        except (*READ_ERRORS, BadLineError):
+        return self._text_in([known.file], known.offset, group_id)
+
+    def _place_of(self, group_id: str) -> TextPlace | None:
+        """Return the place of a text that its line of the ledger names."""
+        for line in self.lines_of([group_id]):
+            record = line.record
+            if isinstance(record, LedgerRecord) and record.text_file is not None and record.text_at is not None:
+                return record.text, record.text_file, record.text_at
+        return None
+
+    def _at(self, place: TextPlace | None, group_id: str) -> GroupRecord | None:
+        if place is None:
             return None
-        if group.group_id == group_id:
-            return group
+        kind, number, offset = place
+        return self._text_in(self._texts_of.get((kind, number), ()), offset, group_id)
+
+    def _text_in(self, files: Iterable[DumpFile], offset: int, group_id: str) -> GroupRecord | None:
+        """Return the group from the first of these files that has it at this place."""
+        for file in files:
+            line = self._line_at(file, offset, group_id)
+            if line is not None and isinstance(line.record, GroupRecord):
+                return line.record
         return None
 
     # -- what is missing, damaged or double
+
+    @property
+    def has_read_texts(self) -> bool:
+        """Whether all files with texts have been read, and not only single places in them."""
+        return self._scanned.issuperset(TEXT_KINDS)
 
     def findings(self, *, texts: bool) -> Findings:
         """Find what is missing, damaged or double: in the ledger, or in what replaces it; with `texts`, in all
@@ -441,8 +591,8 @@ class Contents:
 
     def _compare_texts(self, result: Findings) -> None:
         """Groups whose text the ledger names and that are not there, and the other way round."""
-        ledger = self._known.get(FileKind.LEDGER, {})
-        texts = self._known.get(_TEXTS, {})
+        ledger = self._known.get(FileKind.LEDGER, _Places())
+        texts = self._known.get(_TEXTS, _Places())
         for name, known in ledger.items():
             if known.text and name not in texts:
                 text = f"the text of group {name} is in no {known.text} file"
@@ -453,26 +603,48 @@ class Contents:
                 result.add("no_ledger_line", place, f"group {name} is not in the ledger")
 
 
-class OpenFile:
-    """Reads lines at places, in one file after the other: quickly if they come in the order of the files.
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """Let the garbage collector rest: reading makes millions of objects and no cycles, and collecting would take a
+    third of the time. Several threads may be inside: the first to come turns it on again.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
-    One file is open at a time, also of several runs: a dump may have more of them than there are descriptors.
+
+class OpenFile:
+    """Reads lines at places: quickly if they come in the order of the files.
+
+    Two files are open at a time, also of several runs: one of the ledger and one with texts are read in turn, and a
+    dump may have more than there are descriptors.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # the browser searches in one thread and shows in another
-        self._path = Path()
-        self._file: io.BufferedIOBase = io.BytesIO()
+        self._open: dict[Path, io.BufferedIOBase] = {}  # the last one used comes last
 
     def read(self, file: DumpFile, offset: int) -> bytes:
         with self._lock:
-            if file.path != self._path:
-                self._file.close()
-                self._file, self._path = open_lines(file.path), file.path
+            stream = self._open.pop(file.path, None) or open_lines(file.path, at_places=True)
+            self._open[file.path] = stream
+            while len(self._open) > 2:
+                self._open.pop(next(iter(self._open))).close()
             # No seek without need: in compressed data it may begin anew.
-            if self._file.tell() != offset:
-                self._file.seek(offset)
-            return self._file.readline(MAX_LINE)
+            if stream.tell() != offset:
+                stream.seek(offset)
+            return stream.readline(MAX_LINE)
+
+
+def _read_anew(file: DumpFile, offset: int) -> bytes:
+    """Read a line at a place, of a compressed file by way of all that is before it."""
+    with open_lines(file.path) as stream:
+        stream.seek(offset)
+        return stream.readline(MAX_LINE)
 
 
 _TEXTS = "texts"
@@ -492,11 +664,11 @@ def _name(record: Record) -> Any:
     return getattr(record, "attempt", 1), getattr(record, "step", 0)
 
 
-def _unit(record: Any) -> tuple[str, int | None, int]:
-    """Return what is tried again as a whole: a step of a phase; where there are no steps, a question, which is a
-    call."""
+def _unit(record: Any) -> tuple[int, str, int | None, int]:
+    """Return the attempt, and what is tried again as a whole: a step of a phase; where there are no steps, a question,
+    which is a call."""
     phase, call = getattr(record, "phase", Phase.TRAIN), getattr(record, "call", 0)
-    return phase, record.step, call if record.step is None else 0
+    return record.attempt, phase, record.step, call if record.step is None else 0
 
 
 def findings_of(contents: Iterable[Contents], *, texts: bool) -> Findings:

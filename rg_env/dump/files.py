@@ -169,11 +169,12 @@ def open_regular(path: Path) -> io.BufferedReader:
     return file
 
 
-def open_lines(path: Path) -> io.BufferedIOBase:
+def open_lines(path: Path, *, at_places: bool = False) -> io.BufferedIOBase:
     """Open a dump file for reading its lines: `with open_lines(path) as lines: for line in lines: …`.
 
     Args:
         path: a name it has or had; the ending alone says that it is compressed.
+        at_places: lines are read at places in it, which is quick in a file that `rg_env.dump.sealed` has made.
 
     Raises:
         OSError: it cannot be opened. While lines are read, any of `READ_ERRORS`.
@@ -190,8 +191,33 @@ def open_lines(path: Path) -> io.BufferedIOBase:
                 return file
             # Opened again by its name: what decompresses closes only files that it has opened itself.
             with file:  # is a file
+                if at_places and is_seekable(file):
+                    return open_seekable(name)
                 return COMPRESSED[name.suffix](name)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+
+_SEEK_TABLE = b"\xb1\xea\x92\x8f"
+"""How a file in the seekable format of zstd ends, see
+https://github.com/facebook/zstd/blob/dev/contrib/seekable_format/zstd_seekable_compression_format.md."""
+
+
+def is_seekable(file: io.BufferedReader) -> bool:
+    """Return whether a file seems to be in the seekable format of zstd."""
+    if file.seek(0, os.SEEK_END) < len(_SEEK_TABLE):
+        return False
+    file.seek(-len(_SEEK_TABLE), os.SEEK_END)
+    return file.read() == _SEEK_TABLE
+
+
+def open_seekable(path: Path) -> io.BufferedIOBase:
+    """Open a file in the seekable format of zstd; as plain zstd if its table is corrupt."""
+    from pyzstd import SeekableFormatError, SeekableZstdFile  # only whoever reads texts at places needs it
+
+    try:
+        return cast("io.BufferedIOBase", SeekableZstdFile(path))
+    except SeekableFormatError:
+        return zstd.ZstdFile(path)
 
 
 def why_unreadable(error: Exception) -> str:

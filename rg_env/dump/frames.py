@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
+import msgspec
 import polars as pl
 from polars.io.plugins import register_io_source
 
 from rg_env.dump.column_types import polars_schema
 from rg_env.dump.files import Line
 from rg_env.dump.schema import (
+    DEFAULTS,
+    FileKind,
     GroupRecord,
     LedgerRecord,
+    Phase,
     RolloutFacts,
     RolloutRecord,
 )
@@ -35,43 +40,207 @@ ROLLOUT_TEXT_SCHEMA = {
 }
 """With `GROUP_TEXT_SCHEMA`: columns that only files with texts have."""
 
+GROUP = "group"
+"""Column of rollouts with the number of their group."""
+
 SCHEMA = GROUP_SCHEMA | ROLLOUT_SCHEMA
 TEXT_SCHEMA = GROUP_SCHEMA | GROUP_TEXT_SCHEMA | ROLLOUT_SCHEMA | ROLLOUT_TEXT_SCHEMA
+
+
+class Batch(NamedTuple):
+    """Some groups: a row for each, and a row for each of their rollouts, whose column `GROUP` has the group's row."""
+
+    groups: pl.DataFrame
+    rollouts: pl.DataFrame
+
+    def rows(self, columns: Collection[str]) -> pl.DataFrame:
+        """Return a row for each rollout, with these columns of both frames."""
+        of_groups = [name for name in columns if name in self.groups.columns and name != GROUP]
+        places = self.rollouts[GROUP]
+        rows = self.rollouts.with_columns(self.groups[name].gather(places) for name in of_groups)
+        return rows.select(columns)
+
+
+_HELD_LINES = 64
+"""Lines whose records' values are held as they are: so few that they are still in the processor's caches."""
+
+
+class Columns:
+    """Takes columns of `TEXT_SCHEMA` from the records in lines of one kind of file. Of a line only these values are
+    kept, so that a record is made where the last one was."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._of_groups = [name for name in names if name in GROUP_SCHEMA or name in GROUP_TEXT_SCHEMA]
+        self._of_rollouts = [name for name in names if name not in self._of_groups]
+        self._in_texts = [name for name in self._of_groups if name not in _ABOUT_TEXT]
+        self._about_text = [name for name in self._of_groups if name in _ABOUT_TEXT]
+        self._from_ledger = _getter([*self._of_groups, *self._of_rollouts, "repetition"])
+        self._from_text, self._from_rollout = _getter([*self._in_texts, "rollouts"]), _getter(self._of_rollouts)
+        self.kind = FileKind.LEDGER
+        """Of the file whose line was taken last."""
+        self._held: list[tuple[Any, ...]] = []
+        self._source: dict[str, Any] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        self._sizes: list[int] = []
+        # What is known of all lines from one on, with its number.
+        self._sources: list[tuple[int, dict[str, Any]]] = [(0, self._source)]
+        self._values: dict[str, list[Any]] = {name: [] for name in (*self._of_groups, *self._of_rollouts)}
+        # Of a column of words in the ledger, the different lists, and the number of that of each group.
+        self._lists: dict[str, dict[tuple[Any, ...], int]] = {name: {} for name in self._of_rollouts}
+
+    def __len__(self) -> int:
+        """Number of lines that `batch` will return."""
+        return len(self._sizes) + len(self._held)
+
+    def enter(self, **source: Any) -> None:
+        """Give what is known of all lines from now on, which becomes columns of groups."""
+        self._source = source
+        self._sources.append((len(self), source))
+
+    def take(self, line: Line) -> None:
+        self.kind = line.file.kind
+        if self.kind.holds_text:
+            *values, rollouts = self._from_text(line.record)
+            for name in self._about_text:
+                values.append(_ABOUT_TEXT[name](line))
+            self._held.append((*values, list(map(self._from_rollout, rollouts))))
+        else:
+            self._held.append(self._from_ledger(line.record))
+        if len(self._held) == _HELD_LINES:
+            self._unpack()
+
+    def batch(self) -> Batch:
+        """Return what was taken since the last call."""
+        self._unpack()
+        groups = [pl.Series(name, self._values[name], TEXT_SCHEMA[name]) for name in self._of_groups]
+        ends = [start for start, _ in self._sources[1:]] + [len(self._sizes)]
+        for name in self._source:
+            of_source: list[Any] = []
+            for (start, source), end in zip(self._sources, ends, strict=True):
+                of_source += [source.get(name)] * (end - start)
+            groups.append(pl.Series(name, of_source, pl.DataType.from_python(type(self._source[name]))))
+        rows = [row for row, size in enumerate(self._sizes) for _ in range(size)]
+        rollouts = [pl.Series(GROUP, rows, pl.UInt32)]
+        for name in self._of_rollouts:
+            values, dtype = self._values[name], TEXT_SCHEMA[name]
+            if different := self._lists[name]:
+                rollouts.append(_series_of_lists(name, different).gather(values).explode())
+            else:
+                rollouts.append(pl.Series(name, values, dtype))
+        self._clear()
+        return Batch(_without_nan(groups), _without_nan(rollouts))
+
+    def _unpack(self) -> None:
+        """Put what is held into columns."""
+        held, self._held = self._held, []
+        if not held:
+            return
+        *columns, last = zip(*held, strict=True)
+        self._sizes += map(len, last)
+        if self.kind.holds_text:
+            for name, values in zip((*self._in_texts, *self._about_text), columns, strict=True):
+                self._values[name] += values
+            every = list(chain.from_iterable(last))
+            for number, name in enumerate(self._of_rollouts):
+                self._values[name] += [values[number] for values in every]
+            return
+        for name, values in zip((*self._of_groups, *self._of_rollouts), columns, strict=True):
+            if name in self._of_groups:
+                self._values[name] += values
+            else:
+                self._add_lists(name, values, last)
+
+    def _add_lists(self, name: str, lists: Sequence[Any], repetitions: Sequence[list[int]]) -> None:
+        """Add the lists of a column of the ledger."""
+        if msgspec.UNSET in lists:  # a line lacks the key
+            filled = []
+            for values, numbers in zip(lists, repetitions, strict=True):
+                filled.append([DEFAULTS[name]] * len(numbers) if values is msgspec.UNSET else values)
+            lists = filled
+        if name in _REPETITIVE:
+            # Few of them differ, since words are mostly the same in all rollouts of a group.
+            different = self._lists[name]
+            self._values[name] += [different.setdefault(tuple(values), len(different)) for values in lists if values]
+        else:
+            self._values[name] += chain.from_iterable(lists)
+
+
+def _series_of_lists(name: str, lists: Iterable[tuple[Any, ...]]) -> pl.Series:
+    """Return a list of each of these, none of which is empty. Much faster than polars' own way to make them."""
+    numbers: list[int] = []
+    values: list[Any] = []
+    for number, of_list in enumerate(lists):
+        numbers += [number] * len(of_list)
+        values += of_list
+    flat = pl.DataFrame({"list": numbers, name: pl.Series(values, dtype=ROLLOUT_SCHEMA[name])})
+    return flat.group_by("list", maintain_order=True).agg(name)[name]
+
+
+_REPETITIVE = {name for name, dtype in ROLLOUT_SCHEMA.items() if dtype in (pl.String(), pl.Boolean())}
+_ABOUT_TEXT: dict[str, Callable[[Line], Any]] = {
+    "text": lambda line: line.file.kind.value,
+    "text_reason": lambda line: "",
+    "text_file": lambda line: line.file.batch,
+    "text_at": lambda line: line.offset,
+}
+"""What only the ledger says of where a text is: of a file with texts, it is the line itself."""
+
+
+def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that gives the values of these attributes, always as a tuple."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda record: tuple(getattr(record, name) for name in names)
+
+
+def _without_nan(columns: list[pl.Series]) -> pl.DataFrame:
+    """Return a frame with null where a record has NaN for an unknown number, so that a mean leaves it out."""
+    return pl.DataFrame(columns).with_columns(pl.col(pl.Float64).fill_nan(None))
 
 
 def rollouts_frame(lines: Sequence[Line], columns: Collection[str]) -> pl.DataFrame:
     """Return a row for each rollout of the records in lines of one kind of file, in order, with columns of
     `TEXT_SCHEMA`."""
-    records: list[Any] = [line.record for line in lines]
-    with_text = bool(lines) and lines[0].file.kind.holds_text
-    # Files with texts have a list of rollouts, the ledger's lines a list of values for each column.
-    if with_text:
-        rollouts = [rollout for record in records for rollout in record.rollouts]
-        sizes = [len(record.rollouts) for record in records]
-    else:
-        rollouts = []
-        sizes = [len(record.repetition) for record in records]
-    # The number of the record of each row: values of a group are repeated for each of its rollouts.
-    rows = pl.Series([row for row, size in enumerate(sizes) for _ in range(size)], dtype=pl.UInt32)
+    taken = Columns(columns)
+    for line in lines:
+        taken.take(line)
+    return taken.batch().rows(columns)
 
-    def of_groups(name: str) -> list[Any]:
-        # Only the ledger's lines say where the text is; of a file with texts, it is the file itself.
-        if with_text and name == "text":
-            return [line.file.kind.value for line in lines]
-        if with_text and name == "text_reason":
-            return [""] * len(lines)
-        return [getattr(record, name) for record in records]
 
-    def values(name: str) -> pl.Series:
-        if name in GROUP_SCHEMA or name in GROUP_TEXT_SCHEMA:
-            return pl.Series(name, of_groups(name), TEXT_SCHEMA[name]).gather(rows)
-        if with_text:
-            return pl.Series(name, [getattr(rollout, name) for rollout in rollouts], TEXT_SCHEMA[name])
-        return pl.Series(name, list(chain.from_iterable(record.column(name) for record in records)), SCHEMA[name])
+RUN, RECOVERED = "run_number", "recovered"
+UNIT = ("attempt", "phase", "step", "call", RUN, RECOVERED)
+"""The columns of groups that `in_order` needs. The last two are in every batch that `Dump.read_batches` makes: the
+number of the run, and whether the line was made from a text."""
 
-    # Unknown numbers are NaN in records and null in frames, so that a mean leaves them out.
-    floats = [name for name in columns if TEXT_SCHEMA[name] == pl.Float64()]
-    return pl.DataFrame([values(name) for name in columns]).with_columns(pl.col(floats).fill_nan(None))
+
+def in_order(groups: pl.DataFrame, runs: Collection[int]) -> pl.DataFrame:
+    """Return the groups in the order of `Dump.scan`, without those that a later attempt replaced.
+
+    Args:
+        groups: all of a dump.
+        runs: the numbers of those that have several attempts, of which the last counts.
+    """
+    if runs:
+        groups = groups.filter(~(pl.col(RUN).is_in(list(runs)) & _is_replaced(groups)))
+    if groups[RECOVERED].any():
+        groups = groups.sort(RUN, ~pl.col(RECOVERED), maintain_order=True)
+    return groups
+
+
+def _is_replaced(groups: pl.DataFrame) -> pl.Expr:
+    """Return whether a later attempt replaced a group, as `Contents` decides it."""
+    attempt, step = pl.col("attempt"), pl.col("step")
+    trained = groups.filter(pl.col("phase") == Phase.TRAIN.value).drop_nulls("step")
+    again = [pl.lit(False)]
+    for run, later, first in trained.group_by(RUN, "attempt").agg(step.min()).iter_rows():
+        if later > 1:
+            again.append((pl.col(RUN) == run) & (attempt < later) & (step >= first))
+    # Where there are no steps, a call is tried again as a whole.
+    call = pl.when(step.is_null()).then("call").otherwise(0)
+    last = attempt.max().over(RUN, "phase", "step", call)
+    return pl.any_horizontal(*again).fill_null(False) | (attempt < last)
 
 
 def all_of(tests: Sequence[pl.Expr]) -> pl.Expr:

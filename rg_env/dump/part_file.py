@@ -71,8 +71,12 @@ class PartFile:
         """Before the next line, look whether the file is still there and ends where it should."""
         self._is_checked = False
 
-    def append(self, line: bytes, group_id: str = "") -> None:
-        """Write a whole line, after a full file has been finished. After an OSError nothing is written."""
+    def append(self, line: bytes, group_id: str = "") -> tuple[int, int]:
+        """Write a whole line, after a full file has been finished. After an OSError nothing is written.
+
+        Returns:
+            the number of its file, and the byte at which it begins.
+        """
         if self.is_full:
             self.finish()
         fd = self._open()
@@ -82,8 +86,10 @@ class PartFile:
         except BaseException:
             self._try_to_cut()
             raise
+        start = self._size
         self._size += len(line)
         self._names.append(group_id)
+        return self._number, start
 
     def take_back(self, line: bytes) -> None:
         """Remove the last line. Never raises: what cannot be removed now is cut off before the next line is written."""
@@ -288,5 +294,5 @@ def _complete_ledger(folder: Path, run_id: str, places: list[tuple[DumpFile, int
             except BadLineError as error:
                 logger.warning("{}: left the damaged line at byte {} as it is ({})", file.path.name, offset, error)
                 continue
-        ledger.append(ledger_line(group, file.kind))
+        ledger.append(ledger_line(group, file.kind, place=(file.batch, offset)))
     ledger.finish()

@@ -8,7 +8,7 @@ affects no other line. Needs neither torch nor ray nor skyrl.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -19,7 +19,7 @@ import msgspec
 
 from rg_env.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
-from rg_env.dump.contents import Contents, Findings, OpenFile, findings_of
+from rg_env.dump.contents import Contents, Findings, OpenFile, TextPlace, findings_of
 from rg_env.dump.files import DumpFile, Line, list_files
 from rg_env.dump.run_files import Run, find_runs, run_names
 from rg_env.dump.schema import (
@@ -43,12 +43,16 @@ if TYPE_CHECKING:
     import polars as pl
 
     from rg_env.dump.conditions import Condition
+    from rg_env.dump.frames import Batch
 
 _NAMES_SHOWN = 3
 """How many runs the representation of a dump names."""
 _FRAME_BYTES, _FRAME_LINES = 1 << 24, 1_000
 """Lines from which one frame is made: enough for throughput, few enough that the garbage collector, which goes through
 the lists of all lines that are held, takes little time."""
+
+_BATCH_LINES = 8_000
+"""Lines of the ledger that are in memory at a time while statistics are computed."""
 
 
 @dataclass(repr=False)
@@ -102,6 +106,11 @@ class Dump:
             texts: whether files with texts are asked, too, all of which are then read once. Statistics do not.
         """
         return findings_of(map(self._contents_of, self.runs), texts=texts)
+
+    @property
+    def has_read_texts(self) -> bool:
+        """Whether the files with texts of every run have been read, and not only single groups in them."""
+        return all(self._contents_of(run).has_read_texts for run in self.runs)
 
     @property
     def has_ledger(self) -> bool:
@@ -215,12 +224,16 @@ class Dump:
         """
         return self._records(GroupRecord)
 
-    def text(self, run_id: str, group_id: str) -> GroupRecord | None:
-        """Return the group with its text, whatever the conditions; None if there is none. Quick in the order of
-        files."""
+    def text(self, run_id: str, group_id: str, place: TextPlace | None = None) -> GroupRecord | None:
+        """Return the group with its text, whatever the conditions; None if there is none. Quick in the order of files.
+
+        Args:
+            place: `text`, `text_file` and `text_at` of its row of `scan` or of its line in the ledger, which is then
+                not looked for. If another group is there, this one is searched.
+        """
         for run in self.runs:
             if run.run_id == run_id:
-                return self._contents_of(run).text(group_id)
+                return self._contents_of(run).text(group_id, place)
         return None
 
     def only_texts(self) -> Iterator[tuple[str, str]]:
@@ -277,8 +290,6 @@ class Dump:
         names = list(columns)
         tests = [condition.test for condition in self.conditions]
         tested = self._tested_columns()
-        if tests:
-            tested = ["task", *tested]  # for the message if no row passes
         matches = not tests
         for run in self.runs:
             for frame in self._frames_of(run, list(dict.fromkeys([*names, *tested])), texts):
@@ -286,12 +297,69 @@ class Dump:
                     frame = frame.filter(tests)
                     matches = matches or frame.height > 0
                 yield frame.select(names)
-        if matches:
-            return
+        if not matches:
+            self.refuse_conditions(texts=texts)
+
+    def read_batches[T](self, columns: Collection[str], reduce: Callable[[Batch], T]) -> list[T]:
+        """Read the groups with these columns, and the rollouts that match the conditions: as many as `scan`, and also
+        what a later attempt replaced, for `in_order` of `rg_env.dump.frames`. Each line is decoded once.
+
+        Args:
+            reduce: called with thousands of groups at a time, so that no more are in memory.
+
+        Returns:
+            what it returned.
+        """
+        from rg_env.dump.frames import RECOVERED, RUN, Batch, Columns, all_of
+
+        tests = [condition.test for condition in self.conditions]
+        tested = self._tested_columns()
+        taken, size = Columns(list(dict.fromkeys([*columns, *tested]))), 0
+        results: list[T] = []
+
+        def flush() -> None:
+            nonlocal size
+            batch, size = taken.batch(), 0
+            if tests:
+                matches = batch.rows(tested).select(all_of(tests)).to_series()
+                batch = Batch(batch.groups, batch.rollouts.filter(matches))
+            results.append(reduce(batch))
+
+        def take(line: Line) -> None:
+            nonlocal size
+            # Columns are taken in another way from another kind of file.
+            if size and line.file.kind is not taken.kind:
+                flush()
+            taken.take(line)
+            size += len(line.raw)
+            if len(taken) == _BATCH_LINES or size > _FRAME_BYTES:
+                flush()
+
+        for number, run in enumerate(self.runs):
+            contents, kinds = self._contents_of(run), run.kinds_for_frames(texts=False)
+            taken.enter(**{RUN: number, RECOVERED: False})
+            for kind in kinds:
+                contents.read(kind, take)
+            if FileKind.LEDGER in kinds and contents.recovered():
+                taken.enter(**{RUN: number, RECOVERED: True})
+                for line in contents.recovered():
+                    take(line)
+        flush()
+        return results
+
+    def repeated(self) -> list[int]:
+        """Return the numbers of the runs, which have been read, with several attempts, of which only the last is
+        read."""
+        if self.has_all_attempts:
+            return []
+        return [number for number, run in enumerate(self.runs) if self._contents_of(run).has_attempts]
+
+    def refuse_conditions(self, *, texts: bool = False) -> None:
+        """Raise a ConditionError because no rollout matches the conditions, unless there are no rollouts."""
         from rg_env.dump.conditions import ConditionError
         from rg_env.hints import what_there_is
 
-        tested = list(dict.fromkeys(tested))
+        tested = list(dict.fromkeys(["task", *self._tested_columns()]))
         hint = what_there_is(frame for run in self.runs for frame in self._frames_of(run, tested, texts))
         # A dump without any rollout is no fault of the condition.
         if hint:
@@ -316,6 +384,22 @@ class Dump:
         from rg_env.dump.frames import SCHEMA, TEXT_SCHEMA, scan_frames
 
         return scan_frames(TEXT_SCHEMA if texts else SCHEMA, partial(self._frames, texts=texts))
+
+    def frame_of(self, group_ids: Collection[str]) -> pl.DataFrame:
+        """Return the rows of `scan` of these groups; only their lines are read, after those of the whole ledger have
+        been."""
+        import polars as pl
+
+        from rg_env.dump.frames import SCHEMA, rollouts_frame
+
+        frames = [pl.DataFrame(schema=SCHEMA)]
+        for run in self.runs:
+            for batch in _batches(self._contents_of(run).lines_of(group_ids)):
+                frames.append(rollouts_frame(batch, list(SCHEMA)))
+        frame = pl.concat(frames)
+        for condition in self.conditions:
+            frame = frame.filter(condition.test)
+        return frame
 
     def ledger_frame(self) -> pl.DataFrame:
         """`scan`, in memory. Errors as `scan`."""
@@ -397,7 +481,7 @@ class Dump:
             yield rollouts_frame(batch, columns)
 
 
-def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
+def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
     """Yield the lines in lists of some MB, each of one kind of file."""
     held: list[Line] = []
     size = 0

@@ -311,10 +311,15 @@ class LedgerRecord(GroupFacts, frozen=True, kw_only=True):
     Attributes:
         text: the kind of file that holds the full text, or "".
         text_reason: why no file has the text (`NotKept`); "" if one does.
+        text_file: the number of that file; None if no file has the text, and in older dumps.
+        text_at: where the text's line begins in that file, in bytes before compression; None as `text_file`. A hint:
+            the file may have been moved or changed since.
     """
 
     text: str = ""
     text_reason: str = ""
+    text_file: Whole | None = None
+    text_at: Whole | None = None
     # A key that the line lacks is unset: every rollout has the field's default.
     repetition: list[Whole]
     score: list[float | None]
@@ -342,16 +347,19 @@ class LedgerRecord(GroupFacts, frozen=True, kw_only=True):
             raise ValueError("unknown word in `text` or `text_reason`")
         if self.violation is not UNSET and not _VIOLATION_WORDS.issuperset(self.violation):
             raise ValueError("unknown word in `violation`")
-        size = len(self.repetition)
-        for values in _lists_of(self):
-            if values is not UNSET and len(values) != size:
-                raise ValueError("its lists differ in length")
+        lists = _lists_of(self)
+        try:
+            sizes = set(map(len, lists))
+        except TypeError:  # a key that the line lacks
+            sizes = {len(values) for values in lists if values is not UNSET}
+        if len(sizes) > 1:
+            raise ValueError("its lists differ in length")
 
     def column(self, name: str) -> list[Any]:
         """Return the values of a field of `RolloutFacts`, one for each rollout."""
         values: list[Any] | UnsetType = getattr(self, name)
         if values is UNSET:
-            return [_DEFAULTS[name]] * len(self.repetition)
+            return [DEFAULTS[name]] * len(self.repetition)
         return values
 
     @property
@@ -364,7 +372,8 @@ class LedgerRecord(GroupFacts, frozen=True, kw_only=True):
 GROUP_FACTS = GroupFacts.__struct_fields__
 ROLLOUT_FACTS = RolloutFacts.__struct_fields__
 _lists_of = attrgetter(*ROLLOUT_FACTS)
-_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(RolloutFacts) if not field.required}
+DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(RolloutFacts) if not field.required}
+"""The values of rollouts of a line that lacks the key."""
 
 
 class TrainedRecord(Record, frozen=True):
@@ -548,13 +557,30 @@ def _as_line(value: object) -> bytes:
     return bytes(line)
 
 
-def ledger_line(group: GroupRecord, text: FileKind | None, reason: str = "") -> bytes:
-    """Return the ledger's line of `group`, whose text is in a file of the kind `text`, or in none for a reason."""
+def ledger_line(
+    group: GroupRecord, text: FileKind | None, reason: str = "", place: tuple[int, int] | None = None
+) -> bytes:
+    """Return the ledger's line of `group`, whose text is in a file of the kind `text`, or in none for a reason.
+
+    Args:
+        place: the number of that file, and the byte at which the text's line begins.
+    """
     # The keys in the order of `LedgerRecord`: `validate` expects the bytes that `to_line` makes of the record.
     facts: dict[str, Any] = dict(zip(GROUP_FACTS, _group_facts(group), strict=True))
-    facts |= {"text": text or "", "text_reason": reason}
+    text_file, text_at = place or (None, None)
+    facts |= {"text": text or "", "text_reason": reason, "text_file": text_file, "text_at": text_at}
     columns = zip(*map(_rollout_facts, group.rollouts), strict=True) if group.rollouts else [()] * len(ROLLOUT_FACTS)
     return _as_line(facts | dict(zip(ROLLOUT_FACTS, columns, strict=True)))
+
+
+def without_place(line: bytes) -> bytes:
+    """Return a line of the ledger, as our writer makes it, without the place of its text."""
+    # Neither is found within a text, whose quotes JSON escapes.
+    start = line.find(b',"text_file":')
+    end = line.find(b',"repetition":', start)
+    if start < 0 or end < 0:
+        return line
+    return line[:start] + line[end:]
 
 
 def from_line[R: Record](kind: type[R], line: bytes) -> R:

@@ -33,6 +33,7 @@ from rg_env.dump.schema import (
     has_no_signal,
     ledger_line,
     to_line,
+    without_place,
 )
 from rg_env.scoring.base_score import base_score
 from rg_env.scoring.types import Status
@@ -152,14 +153,14 @@ def _check_lines(contents: Contents, result: Validation, *, compare: bool) -> No
         wrong = ""
         if isinstance(record, GroupRecord):
             wrong = contradiction(record)
-            needed[record.group_id] = hash(ledger_line(record, line.file.kind))
+            needed[record.group_id] = hash(without_place(ledger_line(record, line.file.kind)))
             if wrong:
                 doubtful.add(record.group_id)
         elif isinstance(record, LedgerRecord):
             groups.add(record.group_id)
             digest = needed.get(record.group_id)
             # Nearly every line is, to the letter, the one that its text needs. The figures of that have been checked.
-            is_checked = digest == hash(line.raw) and record.group_id not in doubtful
+            is_checked = digest == hash(without_place(line.raw)) and record.group_id not in doubtful
             if not is_checked:
                 wrong = contradiction(record)
                 if compare and digest is not None and digest != hash(_whole_line(record)):
@@ -173,8 +174,11 @@ def _check_lines(contents: Contents, result: Validation, *, compare: bool) -> No
 
 
 def _whole_line(record: LedgerRecord) -> bytes:
-    """Return the record's line, with the keys that a line of before a field was added lacks."""
-    return to_line(msgspec.structs.replace(record, **{name: record.column(name) for name in ROLLOUT_FACTS}))
+    """Return the record's line without the place of its text, with the keys that a line of before a field was added
+    lacks."""
+    return without_place(
+        to_line(msgspec.structs.replace(record, **{name: record.column(name) for name in ROLLOUT_FACTS}))
+    )
 
 
 def contradiction(group: GroupRecord | LedgerRecord) -> str:

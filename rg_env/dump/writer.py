@@ -342,15 +342,15 @@ class DumpWriter:
     def _put_group(self, group: GroupRecord) -> None:
         """Write a group's text and its ledger line, or neither."""
         kind, reason = route(group, self._config)
-        ledger, ledger_entry = self._files[FileKind.LEDGER], ledger_line(group, kind, reason or "")
+        ledger = self._files[FileKind.LEDGER]
         if kind is None:
-            ledger.append(ledger_entry, group.group_id)
+            ledger.append(ledger_line(group, kind, reason or ""), group.group_id)
         else:
             # The text first: a ledger line promises that it is there.
             text, line = self._files[kind], to_line(group)
-            text.append(line, group.group_id)
+            place = text.append(line, group.group_id)
             try:
-                ledger.append(ledger_entry, group.group_id)
+                ledger.append(ledger_line(group, kind, place=place), group.group_id)
             except BaseException:
                 text.take_back(line)
                 raise

@@ -171,7 +171,7 @@ def test_groups_without_text_are_there_with_the_reason(tmp_path):
 def test_texts_are_thinned_out_evenly_where_they_would_outgrow_the_file(tmp_path):
     made = [group(k, [rollout(1.0, conversation=said("?", "x" * 10_000))], step=k) for k in range(64)]
     dump = dump_of(tmp_path, made)
-    shown, stride = groups_to_show(dump, measure(dump), 64, budget=200_000)
+    shown, stride = groups_to_show(dump, measure(dump, to_match=True), 64, budget=200_000)
     assert len(shown) == 64
     assert stride == 4
     assert [number for number, one in enumerate(shown) if "prompt" in one] == list(range(0, 64, 4))

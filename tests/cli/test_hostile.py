@@ -62,6 +62,7 @@ COMMANDS = {
     "import": ["import", "atropos", "--out", "OUT/imported"],
     "export": ["export", "sft", "--out", "OUT/sft/train.jsonl"],
     "rescore": ["rescore", "--workers", "1", "--json"],
+    "seal": ["seal"],
 }
 
 

@@ -61,7 +61,7 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float |
         max_groups: maximum number of groups in the browser; if there are more, a sample evenly spread over the steps.
         solved_at: as for `measure`.
     """
-    measured = measure(dump, solved_at=solved_at, names=_STATISTICS, to_match=len(dump.runs) > 1)
+    measured = measure(dump, solved_at=solved_at, names=_STATISTICS, to_match=True)
     ids = measured.groups["run_id"].unique().sort().cast(str).to_list()  # in the order of reading
     runs = {run.run_id: run for run in dump.runs if run.run_id in ids}  # not all: lines may name another run than files
     names = {run_id: visible(run_id, one_line=True) for run_id in ids} | run_names(runs.values())
@@ -154,10 +154,10 @@ def _notes(dump: Dump, measured: Measured) -> Iterator[str]:
         yield f"{symptom}."
     yield "Brackets and bands are 95% confidence intervals, clustered by question."
     lacking = {
-        "steps (no curves, no heat map)": "step",
-        "token counts (no lengths)": "response_tokens",
+        "steps (no curves, no heat map)": measured.groups["step"],
+        "token counts (no lengths)": measured.rollouts["response_tokens"],
     }
-    if absent := [name for name, column in lacking.items() if not measured.rollouts[column].count()]:
+    if absent := [name for name, column in lacking.items() if not column.count()]:
         yield f"Not in this dump: {'; '.join(absent)}."
     if measured.left_out:
         yield f"{counted(measured.left_out, 'rollout')} left out of all figures: no response, or unscored."

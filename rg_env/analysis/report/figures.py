@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from rg_env.analysis.stats import Measured, counts, last_evaluations, statistics
+from rg_env.analysis.stats import Measured, counts, statistics
 from rg_env.dump import Phase
 from rg_env.scoring.types import Status
 
@@ -46,7 +46,7 @@ def sections(measured: Measured) -> list[dict[str, Any]]:
     are more than `MAX_POINTS`. What the dump does not know is empty.
     """
     points = _points(measured.groups)
-    merged = replace(measured, rollouts=_merge(measured.rollouts, points), groups=_merge(measured.groups, points))
+    merged = replace(measured, groups=_merge(measured.groups, points))
     ends = points.select(*_SECTION, *_POINT).unique()
     by_point = statistics(merged, "step").join(_named(ends), on=[*_SECTION, "step"])
     curves = [f"{name}{bound}" for name in _CURVES for bound in ("", "_low", "_high")]
@@ -58,7 +58,7 @@ def sections(measured: Measured) -> list[dict[str, Any]]:
         "heat": _heat(merged.groups),
         "counts": counts(measured),
         "trouble": trouble,
-        "lengths": _lengths(last_evaluations(measured.rollouts)),
+        "lengths": _lengths(measured.counts_by(_SECTION)),
     }
     headlines = statistics(measured, "phase")
     # `rle_id` numbers the runs as they come: they stay in the order of reading, not in that of their names.
@@ -66,7 +66,7 @@ def sections(measured: Measured) -> list[dict[str, Any]]:
     result = []
     for headline in headlines.iter_rows(named=True):
         section = {name: headline[name] for name in _SECTION}
-        solved_at = measured.rollouts.filter(**section)["solved_at"].unique().sort().to_list()
+        solved_at = measured.groups.filter(**section)["solved_at"].unique().sort().to_list()
         shown: dict[str, Any] = section | {"headline": headline | {"solved_at": solved_at}}
         for name, table in tables.items():
             shown[name] = table.filter(**section).drop(_SECTION).to_dict(as_series=False)
@@ -133,14 +133,16 @@ def _heat(groups: pl.DataFrame) -> pl.DataFrame:
     return _named(cells.agg(solve_rate=solved / count, groups=pl.len())).sort("task", "step")
 
 
-def _lengths(rollouts: pl.DataFrame) -> pl.DataFrame:
+def _lengths(counts: pl.DataFrame) -> pl.DataFrame:
     """Return the bars of the histogram of lengths: which share of the correct and of the wrong rollouts is in each."""
     length, solved = pl.col("response_tokens"), pl.col("solved")
     # Tokens for each bar: the least with which there are not too many bars.
     width = ((length.max() - 1) // LENGTH_BARS + 1).clip(1).over(_SECTION)
-    known = rollouts.select(*_SECTION, "response_tokens", "solved").drop_nulls("response_tokens")
+    known = counts.drop_nulls("response_tokens")
+    number = pl.col("rollouts")
     start = (length // width * width).alias("from")
-    bars = known.group_by(*_SECTION, start, to=start + width).agg(right=solved.sum(), wrong=(~solved).sum())
+    of_sides = {"right": number.filter(solved).sum(), "wrong": number.filter(~solved).sum()}
+    bars = known.group_by(*_SECTION, start, to=start + width).agg(**of_sides)
     sides = pl.col("right", "wrong")
     total = sides.sum().over(_SECTION)
     return _named(bars.with_columns(pl.when(total > 0).then(sides / total))).sort("from")

@@ -18,10 +18,13 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+import msgspec
+
 _ASSETS = files("rg_env.analysis.report") / "assets"
 _SCRIPTS = ("text.js", "charts.js", "table.js", "side.js", "group.js", "browser.js", "main.js")
 _VENDORED = {"d3": "d3.min.js", "plot": "plot.umd.min.js"}
 _GROUPS_PER_BLOCK = 250
+_ENCODER = msgspec.json.Encoder()
 _NUDGE = 1 + 1e-12
 """Sums differ in the 16th digit with the order of threads, but the same dump must give the same bytes. Numbers are
 therefore rounded to significant digits, after a tiny shift, because a mean may lie exactly between two of them."""
@@ -39,7 +42,7 @@ def page(title: str, summary: Mapping[str, Any], groups: Sequence[Mapping[str, A
     digests = [f"'sha256-{_base64(sha256(script.encode()).digest())}'" for script in scripts]
     blocks = []
     for start in range(0, len(groups), _GROUPS_PER_BLOCK):
-        block = _json(groups[start : start + _GROUPS_PER_BLOCK]).encode()
+        block = _ENCODER.encode(groups[start : start + _GROUPS_PER_BLOCK])  # NaN and infinity become null
         compressed = gzip.compress(block, compresslevel=6, mtime=0)  # a time would change the bytes
         blocks.append(f'<script type="text/plain" class="block">{_base64(compressed)}</script>')
     return Template(_asset("page.html")).substitute(

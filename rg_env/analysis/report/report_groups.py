@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from rg_env.analysis.stats import GROUP, GROUP_HASH, Measured, threshold
+from rg_env.analysis.stats import Measured, threshold
 from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.frames import ROLLOUT_SCHEMA
 
@@ -37,28 +37,32 @@ def groups_to_show(
     """Return at most `most` groups in the order run, phase, step, and n: every n-th has its text if it was kept.
 
     Args:
-        measured: what was measured of the dump, with `solved_at`.
+        measured: what was measured of the dump, with `solved_at` and `to_match`.
         budget: maximum number of characters of all texts.
     """
     # Chosen from the ledger alone, so that the same dump gives the same groups; the texts come last.
-    rows = measured.rollouts.select(GROUP, "run_id", "phase", "step").unique(GROUP, keep="first", maintain_order=True)
-    every = rows.sort("run_id", pl.col("phase") != Phase.TRAIN.value, "step", maintain_order=True)[GROUP].to_list()
+    in_training = pl.col("phase") == Phase.TRAIN.value
+    every = measured.groups.sort("run_id", ~in_training, "step", maintain_order=True).select("run_id", "group_id")
     chosen = every
-    if len(every) > most:
-        chosen = [every[k * len(every) // most] for k in range(most)]
-    hashed = dump.scan().with_columns(GROUP_HASH, solved_at=threshold(dump, solved_at))
-    rollouts = hashed.filter(pl.col(GROUP).is_in(chosen)).collect(engine="streaming")
-    by_group = rollouts.group_by(GROUP, maintain_order=True)
-    ledger = by_group.agg(pl.exclude(ROLLOUT_SCHEMA).first(), rollouts=pl.struct(list(ROLLOUT_SCHEMA)))
-    # The scan has the order of the files; the page wants that of the selection.
-    in_order = pl.DataFrame({GROUP: chosen}, ledger.select(GROUP).schema).join(ledger, on=GROUP, maintain_order="left")
-    groups = in_order.drop(GROUP).to_dicts()
+    if every.height > most:
+        chosen = every[[k * every.height // most for k in range(most)]]
+    # Words as texts, not categories.
+    chosen = chosen.cast(pl.String)
+    rollouts = dump.frame_of(set(chosen["group_id"])).with_columns(solved_at=threshold(dump, solved_at))
+    by_group = rollouts.group_by("run_id", "group_id", maintain_order=True)
+    ledger = by_group.agg(
+        pl.exclude(*ROLLOUT_SCHEMA, "text_file", "text_at").first(), rollouts=pl.struct(list(ROLLOUT_SCHEMA))
+    )
+    # They have the order of the files; the page wants that of the selection.
+    in_order = chosen.join(ledger, on=("run_id", "group_id"), maintain_order="left")
+    groups = in_order.to_dicts()
     return groups, _add_texts(groups, dump, budget)
 
 
 def _add_texts(groups: list[Group], dump: Dump, budget: int) -> int:
     """Add the texts to every group, or to every n-th if they are too large; returns n."""
     kept: dict[int, Group] = {}
+    sizes: dict[int, int] = {}
     size, stride = 0, 1
     for k, group in enumerate(groups):
         if k % stride != 0:
@@ -67,12 +71,13 @@ def _add_texts(groups: list[Group], dump: Dump, budget: int) -> int:
         if record is None:
             continue
         kept[k] = _text_of(record)
-        size += len(str(kept[k]))
+        sizes[k] = _size(kept[k])
+        size += sizes[k]
         # Too much: every second of those kept loses its text, and as many of those to come are not read.
         while size > budget and len(kept) > 1:
             stride *= 2
             kept = {k: text for k, text in kept.items() if k % stride == 0}
-            size = sum(len(str(text)) for text in kept.values())
+            size = sum(sizes[k] for k in kept)
     # Only now does a group get its text, since any of them may have lost it above.
     for k, text in kept.items():
         of_repetition = text.pop("rollouts")
@@ -94,10 +99,26 @@ def _text_of(record: GroupRecord) -> Group:
         }
     return {
         "prompt": [{"role": message["role"], "content": _shorten(message["content"])} for message in messages],
-        "expected": _shorten(record.expected_answer or ""),
+        "expected": _shorten(_storable(record.expected_answer or "")),
         "task_config": _shorten(record.task_config),
         "rollouts": rollouts,
     }
+
+
+def _size(value: Any) -> int:
+    """Return the number of characters in all texts of a value."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(_size, value.values()))
+    if isinstance(value, (list, tuple)):
+        return sum(map(_size, value))
+    return 0
+
+
+def _storable(text: str) -> str:
+    """Return a text from JSON within JSON, which may have lone surrogates, without them."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _shorten(text: str) -> Text:

@@ -111,14 +111,14 @@ def _parts_of(measured: Measured, run_ids: Sequence[str], phase: Phase, environm
         wanted = (pl.col("run_id") == run_id, pl.col("phase") == phase.value, pl.col("environment") == environment)
         groups = measured.groups.filter(wanted)
         if not groups.is_empty():
-            parts[run_id] = replace(measured, rollouts=measured.rollouts.filter(wanted), groups=groups)
+            parts[run_id] = replace(measured, groups=groups)
     return parts
 
 
 def _at_step(part: Measured, step: Any) -> Measured:
     # The step of an evaluation of a model is null, which equals nothing in an ordinary comparison.
     is_at_step = pl.col("step").eq_missing(step)
-    return replace(part, rollouts=part.rollouts.filter(is_at_step), groups=part.groups.filter(is_at_step))
+    return replace(part, groups=part.groups.filter(is_at_step))
 
 
 def _comparison(part: _Part, unmatched: Sequence[str]) -> dict[str, Any]:

@@ -199,7 +199,7 @@ def _facts(record):
     return [getattr(record, name) for name in GROUP_FACTS]
 
 
-def test_texts_of_many_runs_need_one_descriptor(tmp_path):
+def test_texts_of_many_runs_need_two_descriptors(tmp_path):
     runs = [f"{RUN_ID}{number}" for number in range(5)]
     for run in runs:
         with DumpWriter(tmp_path, run, 1) as writer:
@@ -208,7 +208,7 @@ def test_texts_of_many_runs_need_one_descriptor(tmp_path):
     before = len(os.listdir("/dev/fd"))  # noqa: PTH208
     for run in runs:
         assert dump.text(run, group(0).group_id) is not None
-    assert len(os.listdir("/dev/fd")) == before + 1  # noqa: PTH208
+    assert len(os.listdir("/dev/fd")) == before + 2  # noqa: PTH208
 
 
 @pytest.mark.parametrize("spaces", [False, True])
