@@ -11,7 +11,7 @@ import typer
 
 from rg_env.choices import By, parse_by
 from rg_env.cli.options import JsonFlag, Selection, SolvedAt, print_remarks, reading
-from rg_env.errors import ConfigError, DumpError, did_you_mean
+from rg_env.errors import DumpError, did_you_mean
 from rg_env.output import cell, console, print_error, print_json, print_line
 from rg_env.wording import counted
 
@@ -99,7 +99,7 @@ def stats(
     if against:
         selected = Selection(paths=against, where=options.where)
         if {dump.resolve() for dump in selected.dumps} == {path.resolve() for path in options.dumps}:
-            raise ConfigError("--against names the same dump: name the one to compare with")
+            print_error("both sides are the same dump: name another one after --against")
         other = selected.open()
         _compare(dump, other, options, against)
         print_remarks(dump, other, texts=False)

@@ -135,7 +135,8 @@ def test_a_folder_that_is_none_of_runs(folder):
     nothing = invoke("runs", "runs/not-begun", "--json")
     assert (nothing.exit_code, nothing.stdout.strip()) == (1, "[]")
     assert (
-        nothing.stderr == "rg-env: no runs in runs/not-begun: no folder in it, at most three levels deep, has a dump\n"
+        nothing.stderr
+        == "rg-env: no runs found below runs/not-begun/, three levels deep: name another folder, `rg-env runs FOLDER`\n"
     )
     for wrong in ("nowhere", "runs/foreign/reasoning_gym_environment_rollouts_old_0000.jsonl"):
         error = invoke("runs", wrong).exception

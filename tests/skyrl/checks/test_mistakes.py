@@ -115,7 +115,7 @@ def test_check_prints_settings_that_can_be_read_again(run, more, everything, tmp
     shown = capsys.readouterr()
     assert (ended.value.code, shown.err) == (0, "")
     assert files(tmp_path) == before
-    assert shown.out.endswith("# The settings are valid.\n")
+    assert "\n# The settings are valid. `rg-env config` " in shown.out
     assert ("max_grad_norm" in shown.out) == bool(everything)
     assert ("mtp_num_layers" in shown.out) == bool(everything), "SkyRL has set it, not the user"
     printed = tmp_path / "printed.yaml"
