@@ -279,10 +279,10 @@ class _Reading:
         words = {name: _TYPES[name] for name in batch.rollouts.columns if name in _TYPES}
         rows = batch.rollouts.cast(pl.Schema(words)).with_columns(of_groups)
         is_counted = pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()
+        is_solved = pl.col("base_score") >= pl.col("solved_at")
         # An unknown score (null) is not a solved one.
         counted = rows.filter(is_counted).with_columns(
-            well_formed=_where_known(pl.col("violation") == ""),
-            solved=(pl.col("base_score") >= pl.col("solved_at")).fill_null(False),
+            well_formed=_where_known(pl.col("violation") == ""), solved=is_solved.fill_null(False)
         )
         numbers = rows.group_by(GROUP).agg(number=pl.len())
         kept = [name for name in (*self._kept, *UNIT) if name in groups.columns]
@@ -430,11 +430,10 @@ def _percentiles(lengths: pl.DataFrame, keys: Sequence[str], name: str) -> pl.Da
     """
     number = pl.col("rollouts").cast(pl.Int64)
     each = lengths.drop_nulls("response_tokens").group_by(*keys, "response_tokens").agg(number.sum())
-    each = each.sort("response_tokens").with_columns(
-        # In the order of their lengths, the rollouts before `end` are at most so long.
-        end=pl.col("rollouts").cum_sum().over(keys),
-        last=pl.col("rollouts").sum().over(keys) - 1,
-    )
+    # In the order of their lengths, the rollouts before `end` are at most so long.
+    end = pl.col("rollouts").cum_sum().over(keys)
+    last = pl.col("rollouts").sum().over(keys) - 1
+    each = each.sort("response_tokens").with_columns(end=end, last=last)
     tokens = pl.col("response_tokens").cast(pl.Float64)
     figures = []
     for p in PERCENTILES:

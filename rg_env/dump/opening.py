@@ -48,13 +48,14 @@ def open_dump(
     earlier = read_manifest(Path(config.dump_dir), run_id) or Manifest()  # of the attempt that is resumed, if any
     before = earlier.questions_left_out
     left_out = left_out_of_mix(config.tasks, config.scorer, config.format, before, splits=splits)
+    hashes = hashes_of(config.tasks, earlier.question_files)
     start = Attempt(
         attempt=attempt,
         kind=kind,
         model=model,
         settings=dict(settings or config.as_nested()),
         task_mix=read_spec(config.tasks),
-        question_files=hashes_of(config.tasks, earlier.question_files),
+        question_files=hashes,
         questions_left_out=left_out,
         **facts,
     )

