@@ -299,6 +299,8 @@ class Contents:
         if record is None:
             place = self.place(line.file, line.number)
             self._wrong[line.file.kind].add("damaged_line", place, f"{line.fault}; skipped")
+            # A running writer may complete it before the next reading, which is to yield the same lines.
+            self._left_out.setdefault(line.file.path, set()).add(line.number)
             return False
         name = _name(record)
         text = record.text if isinstance(record, LedgerRecord) else ""
@@ -357,7 +359,9 @@ class Contents:
                         raw = ledger_line(group, line.file.kind)
                         file, record = replace(line.file, kind=FileKind.LEDGER), from_line(LedgerRecord, raw)
                         recovered[group.group_id] = Line(file, line.number, line.offset, raw, record, None)
-                        self._units[_unit(group)] += 0  # such a line is not in the ledger
+                        self._units.setdefault(
+                            _unit(group), 0
+                        )  # its attempt is known, and has no line of it in the ledger
             self._note_attempts()
             self._recovered = recovered
             return recovered

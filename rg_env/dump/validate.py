@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from rg_env.dump.contents import Contents, Findings, Place
-from rg_env.dump.files import batch_name, manifest_name
+from rg_env.dump.files import DumpFile, batch_name, manifest_name
 from rg_env.dump.manifest import State
 from rg_env.dump.reader import open_run
 from rg_env.dump.run_files import Run
@@ -74,23 +74,28 @@ def validate(*paths: str | Path) -> Validation:
     """Check dumps, those of one run in several folders together.
 
     Args:
-        paths: dump folders, and single files. If only files are named, they are not compared with each other.
+        paths: dump folders, and single files. A run of which only files are named is not compared with itself.
 
     Raises:
         DumpError: a path has no dump, or a file cannot be opened.
         NewerSchemaError: a file needs a later version of rg_env.
     """
-    result = Validation(compared=any(Path(path).is_dir() for path in paths))
+    whole = {Path(path).resolve() for path in paths if Path(path).is_dir()}
+    result = Validation(compared=bool(whole))
+    alone: list[DumpFile] = []
     for run in open_run(*paths).runs:
         result.runs += 1
         result.files += len(run.files)
-        _check_run(run, result, compare=result.compared)
-    if not result.compared:
-        folders = ", ".join(dict.fromkeys(str(Path(path).parent) for path in paths))
-        only = "only this file was checked: name its folder"
-        if result.files > 1:
-            only = "only these files were checked, each by itself: name their folder"
-        result.remarks.append(f"{only}, {folders}, to compare it with all files of the run")
+        is_whole = not whole.isdisjoint(folder.resolve() for folder in run.folders)
+        _check_run(run, result, compare=is_whole)
+        if not is_whole:
+            alone += run.files
+    if alone:
+        folders = ", ".join(dict.fromkeys(str(file.path.parent) for file in alone))
+        only = f"only this file was checked: name its folder, {folders},"
+        if len(alone) > 1:
+            only = f"only these {len(alone)} files were checked, each by itself: name their folder, {folders},"
+        result.remarks.append(f"{only} to compare it with all files of the run")
     return result
 
 

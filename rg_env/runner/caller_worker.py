@@ -259,7 +259,6 @@ class Worker:
         return replies
 
     async def _exchange(self, requests: Sequence[tuple[bytes, bytes]], limit: Limit) -> list[object]:
-        self.jobs += len(requests)
         before, began = cpu_seconds(self.pid), monotonic()
         used = before
         await self._send(b"".join(map(pickle.dumps, requests)), limit.wall)
@@ -271,8 +270,9 @@ class Worker:
         if len(lines) > len(requests):
             raise ProtocolError("there are more replies than requests")
         for target, _ in requests:
-            if target in self.seconds:  # else it was to be made ready
+            if target in self.seconds:  # else it was to be made ready, which is no job
                 self.seconds[target] = (used - before) / len(requests)
+                self.jobs += 1
         return list(map(_decode, lines))
 
     async def _next_lines(self, end: float, before: float, limit: Limit) -> list[bytes]:

@@ -506,7 +506,8 @@ def _ends_with_word(entry: Entry, answer: str) -> bool:
 
 
 def _is_right_interval(entry: Entry, answer: str) -> bool:
-    return _interval(answer) == _interval(entry["answer"])
+    # Without any number, it would be equal to 00:00.
+    return bool(re.search("[0-9]", answer)) and _interval(answer) == _interval(entry["answer"])
 
 
 def _interval(text: str) -> list[Fraction]:

@@ -413,17 +413,17 @@ def _all_modules() -> list[str]:
 def _target_of(task: str, config: Mapping[str, Any]) -> bytes:
     """Name the scorer of a task with these options, as the runner's processes make it ready."""
     if config:
-        return _make_target(task, config)
-    return _target_without_options(task)
+        return _make_target(_MAKE_SCORER, task, config)
+    return _target_without_options(_MAKE_SCORER, task)
 
 
 @lru_cache(maxsize=256)
-def _target_without_options(task: str) -> bytes:
-    return _make_target(task, {})
+def _target_without_options(maker: str, task: str) -> bytes:
+    return _make_target(maker, task, {})
 
 
-def _make_target(task: str, config: Mapping[str, Any]) -> bytes:
-    module, _, function = _MAKE_SCORER.partition(":")
+def _make_target(maker: str, task: str, config: Mapping[str, Any]) -> bytes:
+    module, _, function = maker.partition(":")
     return pickle.dumps((module, function, task, dict(config)))
 
 

@@ -161,12 +161,16 @@ def _say_unasked(place: str, rows: Sequence[Row], file: QuestionFile) -> None:
     """Warn of conversations of which only the last message of the user is asked."""
     longer = 0
     for row in rows:
-        chat = row.columns.get(file.question)
-        if _is_chat(chat):
-            of_user = [place for place, message in enumerate(chat) if message["role"] == "user"]
-            longer += of_user[-1] > 0
+        for name in columns_in(file.question) or [file.question]:
+            chat = _value(row.columns, name, "question")
+            if not _is_chat(chat):
+                continue
+            of_user = [number for number, message in enumerate(chat) if message["role"] == "user"]
+            if of_user[-1] > 0:
+                longer += 1
+                break
     if longer:
-        line = "{}: of {} of {} rows only the last message of the user is asked; set `system_prompt` for a system's"
+        line = "{}: of {} of {} rows only the last user message is asked; to use a system message, set `system_prompt`"
         logger.warning(line, place, longer, len(rows))
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import tracemalloc
+from pathlib import Path
 
 import orjson
 import pytest
@@ -216,6 +217,15 @@ def test_of_a_single_file_it_is_said_that_it_was_compared_with_nothing(record):
     facts = json.loads(CliRunner().invoke(app, ["dumps", "validate", str(path), "--json"]).stdout)
     assert (facts["good"], facts["compared"], facts["remarks"]) == (True, False, [advice])
     assert validate(record).compared
+
+
+def test_a_file_of_another_run_beside_a_folder_is_checked_by_itself(record, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(Path(__file__).parents[2] / "dumps" / "sample", other)
+    (ledger,) = sorted(other.glob("*_ledger_*"))[:1]
+    result = validate(record, ledger)
+    assert result.good, [str(finding) for finding in result.findings.kept]
+    assert any(f"only this file was checked: name its folder, {other}" in remark for remark in result.remarks)
 
 
 def test_memory_does_not_grow_with_the_texts(tmp_path):

@@ -327,9 +327,19 @@ def test_a_number_is_the_place_of_an_option_which_is_said_if_it_is_the_text_of_a
 def test_messages_that_are_not_asked_are_counted(tmp_path: Path, warnings: list[str]) -> None:
     row_of(tmp_path, {"prompt": CHAT, "answer": "2"}, question="prompt")
     assert warnings[0].partition(": ")[2] == (
-        f"{tmp_path / 'one.jsonl'}: of 1 of 1 rows only the last message of the user is asked; set `system_prompt` "
-        "for a system's"
+        f"{tmp_path / 'one.jsonl'}: of 1 of 1 rows only the last user message is asked; to use a system message, set "
+        "`system_prompt`"
     )
+
+
+@pytest.mark.parametrize(
+    ("question", "row"), [("Do: {prompt}", {"prompt": CHAT}), ("d.prompt", {"d": {"prompt": CHAT}})]
+)
+def test_messages_in_a_template_or_a_nested_column_are_counted_too(
+    tmp_path: Path, warnings: list[str], question: str, row: dict[str, Any]
+) -> None:
+    row_of(tmp_path, {**row, "answer": "2"}, question=question)
+    assert any("only the last user message is asked" in line for line in warnings)
 
 
 @pytest.mark.parametrize(

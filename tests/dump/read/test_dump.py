@@ -33,6 +33,7 @@ from rg_env.dump.frames import SCHEMA
 from rg_env.dump.manifest import end_manifest, read_manifest
 from rg_env.dump.schema import GROUP_FACTS, ROLLOUT_FACTS, ledger_line
 from rg_env.errors import DumpError
+from tests.analysis.samples import write_ledger
 from tests.dump.records import RUN_ID, group, manifest, rollout, violating
 
 
@@ -465,3 +466,16 @@ def test_a_name_that_is_not_utf8_is_shown_and_obeyed_nowhere(tmp_path):
     for command in (["stats"], ["validate"], ["report", "--out", str(tmp_path / "r.html")]):
         done = CliRunner().invoke(app, ["dumps", command[0], str(tmp_path / "dump"), *command[1:]])
         assert (done.exit_code, done.exception) == (0, None), command
+
+
+def test_a_line_that_was_half_written_at_the_first_reading_is_in_no_later_one(tmp_path):
+    """A running writer completes it in between: an open dump yields the same groups each time."""
+    write_ledger(tmp_path, [group(k) for k in range(3)])
+    path = next(tmp_path.glob("*_ledger_*"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    dump = open_run(tmp_path)
+    first = [line.group_id for line in dump.ledger()]
+    path.write_bytes(whole)
+    assert len(first) == 2 and [line.group_id for line in dump.ledger()] == first
+    assert len(list(open_run(tmp_path).ledger())) == 3

@@ -96,7 +96,7 @@ def test_all_mistakes_of_a_command_line_are_said_at_once(run):
         ([], None),
         (["system_prompt=simple"], "never asks for <think>"),
         (["system_prompt=simple", "rg_dump.format=lenient"], None),
-        (["system_prompt=simple", "prefilled_think=true"], None),
+        (["system_prompt=simple", "prefilled_think=true"], "does not open <think>; set prefilled_think=false"),
     ],
 )
 def test_what_is_allowed_but_never_meant_is_one_warning(run, given, expected, warnings):
