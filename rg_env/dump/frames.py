@@ -180,10 +180,10 @@ def _series_of_lists(name: str, lists: Iterable[tuple[Any, ...]]) -> pl.Series:
 
 _REPETITIVE = {name for name, dtype in ROLLOUT_SCHEMA.items() if dtype in (pl.String(), pl.Boolean())}
 _ABOUT_TEXT: dict[str, Callable[[Line], Any]] = {
-    "text": lambda line: line.file.kind.value,
+    "text": attrgetter("file.kind.value"),
     "text_reason": lambda line: "",
-    "text_file": lambda line: line.file.batch,
-    "text_at": lambda line: line.offset,
+    "text_file": attrgetter("file.batch"),
+    "text_at": attrgetter("offset"),
 }
 """What only the ledger says of where a text is: of a file with texts, it is the line itself."""
 
