@@ -251,3 +251,10 @@ def _digest(row: Row) -> bytes:
                 words = " ".join(message["content"].split())
                 messages.append(f"{message['role']}\0{words}")
     return blake2b("\0\0".join(messages).encode(), digest_size=16).digest()
+
+
+def export_table(dump: Dump, out: Path) -> int:
+    """Write the rows of `Dump.scan` as Parquet, with their types. Returns their number. Errors as `scan`."""
+    with new_file(out) as draft:
+        dump.scan().sink_parquet(draft)
+        return int(pl.scan_parquet(draft).select(pl.len()).collect().item())

@@ -31,6 +31,7 @@ export_app = CommandApp(
       rg-env dumps export sft runs/quickstart/dumps --out data/sft/train.jsonl
       rg-env dumps export dpo runs/quickstart/dumps --out data/dpo/train.jsonl
       rg-env dumps export atif runs/quickstart/dumps --out data/trajectories.jsonl
+      rg-env dumps export parquet runs/quickstart/dumps --out quickstart.parquet
     """,
 )
 import_app = CommandApp(
@@ -169,6 +170,29 @@ def _export_records(name: str, selection: Selection, out: Path, force: bool) -> 
         print_line(f"left out: {counted(result.without_text, 'group')} whose text was not kept")
     print_remarks(dump)
     raise typer.Exit(int(not result.rollouts))
+
+
+@export_app.command()
+def parquet(
+    selection: Selection,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="FILE.parquet")],
+    force: Force = False,
+) -> None:
+    """Export the ledger as a typed table that polars, pandas, DuckDB and `datasets` read, with a row for each rollout.
+
+    Examples:
+      rg-env dumps export parquet runs/quickstart/dumps --out quickstart.parquet
+      rg-env dumps export parquet runs/a/dumps runs/b/dumps --where "phase = 'eval'" --out evals.parquet
+    """
+    from rg_env.analysis.export import export_table
+    from rg_env.atomic import check_output
+
+    out = check_output(out, ".parquet", force=force)
+    dump = selection.open()
+    with reading():
+        rows = export_table(dump, out)
+    print_line(f"{counted(rows, 'rollout')} in {out}")
+    print_remarks(dump, texts=False)
 
 
 @export_app.command()

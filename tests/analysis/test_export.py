@@ -6,7 +6,11 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import datasets
+import duckdb
 import msgspec
+import pandas
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -282,3 +286,28 @@ def test_the_command_says_what_was_written_and_left_out(tmp_path):
     assert done.exit_code == 1
     assert "nothing to export: 8 groups" in done.stdout and "8  evaluation groups" in done.stdout
     assert not (tmp_path / "x").exists()
+
+
+def test_a_table_has_the_same_types_and_rows_in_every_reader(tmp_path):
+    """No reader guesses them from the first rows, as of JSON Lines."""
+    path = tmp_path / "sample.parquet"
+    done = invoke("parquet", SAMPLE, "--out", path)
+    assert (done.exit_code, done.stdout) == (0, f"224 rollouts in {path}\n")
+    expected = open_run(SAMPLE).scan().collect()
+    assert pl.read_parquet(path).equals(expected)
+    by_phase = "SELECT phase, count(*), sum(response_tokens) FROM read_parquet(?) GROUP BY 1 ORDER BY 1"
+    counted = duckdb.execute(by_phase, [str(path)]).fetchall()
+    assert [row[:2] for row in counted] == [("eval", 32), ("train", 192)]
+    frame = pandas.read_parquet(path)
+    assert frame["response_tokens"].sum() == sum(row[2] for row in counted)
+    rows = datasets.Dataset.from_parquet(str(path), cache_dir=str(tmp_path / "cache"))
+    kinds = {name: rows.features[name].dtype for name in ("step", "base_score", "custom_reward", "no_signal", "text")}
+    assert kinds == {
+        "step": "int64",
+        "base_score": "float64",
+        "custom_reward": "float64",
+        "no_signal": "bool",
+        "text": "large_string",
+    }
+    assert invoke("parquet", SAMPLE, "--out", path).exception is not None, "it exists"
+    assert "must end in .parquet" in str(invoke("parquet", SAMPLE, "--out", tmp_path / "x.csv").exception)
