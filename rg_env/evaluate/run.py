@@ -112,7 +112,7 @@ async def _ask_what_is_left(job: Job, run: Claim, totals: Totals) -> None:
                 log = RolloutLog(_folder_of_logs(job.folder), job.config)
                 print_error(f"log of rollouts: {log.path}")
             with progress(len(job.questions), len(answers.complete), limits.max_tokens_total) as report:
-                state = _Attempt(job, run.run_id, run.attempt, connection, answers, writer, totals, report, log)
+                state = _Asker(job, run.run_id, run.attempt, connection, answers, writer, totals, report, log)
                 await _ask_all(state, left)
         finally:
             totals.missing = writer.close()
@@ -212,7 +212,7 @@ def _open_writer(job: Job, run: Claim) -> DumpWriter:
     )
 
 
-async def _ask_all(state: _Attempt, numbers: Sequence[int]) -> None:
+async def _ask_all(state: _Asker, numbers: Sequence[int]) -> None:
     """Ask the questions with these numbers, and watch the server meanwhile.
 
     Raises:
@@ -241,7 +241,7 @@ async def _ask_all(state: _Attempt, numbers: Sequence[int]) -> None:
 
 
 @dataclass
-class _Attempt:
+class _Asker:
     """Asks questions, scores the responses and records the groups.
 
     Attributes:

@@ -29,7 +29,7 @@ from typing import Any
 
 import psutil
 
-from rg_env.dump.manifest import RUN_FILE
+from rg_env.dump.run_file import RUN_FILE
 from rg_env.errors import ConfigError, RGEnvError, need, one_line, refuse
 from rg_env.output import print_error
 from rg_env.processes import die_with_parent, usable_cores

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from rg_env.dump import claim_run
-from rg_env.dump.manifest import lock_checkpoints
+from rg_env.dump.run_file import lock_checkpoints
 
 if __name__ == "__main__":
     locks = lock_checkpoints(sys.argv[1])

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from rg_env import atomic
 from rg_env.cli import app
 from rg_env.dump import Attempt, DumpWriter, claim_run, write_manifest
-from rg_env.dump.manifest import lock_checkpoints
+from rg_env.dump.run_file import lock_checkpoints
 from rg_env.dump.run_files import dump_folders
 from rg_env.errors import ConfigError, DumpError
 from rg_env.skyrl.experiment import RGExperiment
