@@ -149,7 +149,7 @@ def _describe(dump: "Dump", options: StatsOptions) -> None:
 
 
 def print_symptoms(dump: "Dump") -> None:
-    """Print a line for each sign that the training goes wrong."""
+    """Print a line for each sign that the training is going wrong."""
     from rg_env.symptoms import read_symptoms
 
     for symptom in read_symptoms(dump):
@@ -265,7 +265,7 @@ def _words_on_sets(sets: "pl.DataFrame", left_out: Sequence[str]) -> list[str]:
             audited.append(task)
     if len(named) > _SETS_SHOWN:
         named[_SETS_SHOWN:] = [f"{len(named) - _SETS_SHOWN} more tasks"]
-    words = [f"the two sides were asked different questions of {', '.join(named)}"]
+    words = [f"the two sides were asked different questions from {', '.join(named)}"]
     if audited:
         words.append(f"the audit of the answers left out different rows of {', '.join(audited)}")
     return words

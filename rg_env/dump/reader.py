@@ -308,7 +308,7 @@ class Dump:
             reduce: called with thousands of groups at a time, so that no more are in memory.
 
         Returns:
-            what it returned.
+            what it returned, at least once: `analysis.stats` joins these frames.
         """
         from rg_env.dump.frames import RECOVERED, RUN, Batch, Columns, all_of
 

@@ -179,8 +179,7 @@ def _check_lines(contents: Contents, result: Validation, *, compare: bool) -> No
 
 
 def _whole_line(record: LedgerRecord) -> bytes:
-    """Return the record's line without the place of its text, with the keys that a line of before a field was added
-    lacks."""
+    """Return the record's line without the place of its text, filling in fields that older lines lack."""
     return without_place(
         to_line(msgspec.structs.replace(record, **{name: record.column(name) for name in ROLLOUT_FACTS}))
     )

@@ -90,7 +90,7 @@ def suite_questions(
     Args:
         name: `fixed`, or as of `load_suite`.
         count: take only so many of its questions, evenly over tasks and categories; None: all.
-        note: called every now and then with how far making them is, for people.
+        note: called from time to time with a progress message.
         limits: of the prompts of `fixed`, as in `rg_env.rows.dataset.prompt_options`.
 
     Raises:
@@ -123,6 +123,7 @@ def suite_questions(
         item = asked[index]
         return Question(item, prompts.messages(item.task, item.entry["question"]))
 
+    # With the label: `--resume` compares these facts, and `evaluate.resumption` names what differs.
     facts = suite_facts(label, ((item.task, item.entry["question"]) for item in asked))
     # A part of the set is what somebody asked for, and lacks nothing.
     if left_out and count is None:
@@ -158,7 +159,7 @@ def _evenly[T](by_task: Mapping[str, Iterator[T]], count: int) -> Iterator[T]:
 
 
 def _spread(tasks: Sequence[str]) -> list[str]:
-    """Return the tasks in an order of which every beginning has each category in proportion to its number of tasks.
+    """Return the tasks so that every prefix has each category in proportion to its number of tasks.
 
     >>> _spread(["complex_arithmetic", "polynomial_equations", "gcd", "lcm", "chain_sum", "fraction_simplification"])
     ['complex_arithmetic', 'gcd', 'lcm', 'polynomial_equations', 'chain_sum', 'fraction_simplification']

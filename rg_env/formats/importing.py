@@ -131,6 +131,7 @@ class Imported:
     evaluations: list[int] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     lacks: dict[str, str] = field(default_factory=lambda: dict(_LACKS))
+    # Printed by `rg-env dumps import`, after the line that `str` makes.
     records_left_out: int = 0
     left_out: list[str] = field(default_factory=list)
 

@@ -4,7 +4,7 @@ Invariants:
 - It imports the modules once and never sees model output. A worker that hung or died is replaced within milliseconds by
   a new fork.
 - A *prepared* server has also set up one target, and called it with its examples, before it forks. It has limited
-  memory and reads no files but Python's (Landlock); what forbids to fork comes in the workers.
+  memory and reads no files but Python's (Landlock); the ban on forking is applied in the workers.
 - No process outlives the one that asks: the server ends when that has ended. On Linux the kernel then kills its
   workers, even if they are stopped.
 - A worker is killed and reaped when the parent says so, even before the worker has said a word, and never otherwise. So
@@ -220,7 +220,7 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def _exit(error: BaseException) -> NoReturn:
-    """End the server with a last line, although threads that a module started may still run."""
+    """Exit with a last line, which `ForkServer` reads as the reason, although threads of a module may still run."""
     # `sys.exit` would wait for these threads.
     sys.stderr.write(f"{one_line(error)}\n")
     sys.stderr.flush()

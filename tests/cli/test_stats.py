@@ -84,7 +84,7 @@ def test_sets_of_questions_that_differ_are_named_and_so_is_the_reason(tmp_path):
         write_manifest(tmp_path / name / "same", RUN_ID, Attempt(attempt=1, model="m", questions_left_out=noted))
     done = stats(tmp_path / "a" / "same", "--against", tmp_path / "b" / "same")
     assert "7 questions are in both, of 8 and 7: only these are compared" in done.stdout
-    assert "the two sides were asked different questions of sums (4 shared, of 5 and 4)" in done.stderr
+    assert "the two sides were asked different questions from sums (4 shared, of 5 and 4)" in done.stderr
     assert "the audit of the answers left out different rows of sums" in done.stderr
     shown = json.loads(stats(tmp_path / "a" / "same", "--against", tmp_path / "b" / "same", "--json").stdout)
     assert shown["questions_by_task"] == [
