@@ -57,8 +57,8 @@ _LONGER_OWN_ANSWERS = {
 _LONGEST_UNREAD_ANSWER = 1_000_000
 
 
-# Bytes of an entry that is read before its scorer gets it, as a pickle or JSON. The largest that reasoning-gym makes has
-# 81,000, but for those of `codeio`.
+# Bytes of an entry that is read before its scorer gets it, as a pickle or JSON. The largest that reasoning-gym makes
+# has 81,000, but for those of `codeio`.
 _LARGEST_ENTRY = 300_000
 _LARGER_ENTRIES = {"codeio": 2_000_000}
 _LARGEST_UNREAD = 8_000_000
