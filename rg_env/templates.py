@@ -88,6 +88,13 @@ def check_tags(
         messages = prompts.messages(task, _QUESTION)
         text = _render(model, tokenizer, messages, config, template_options)
         opening = _opening_of(text.rpartition(_QUESTION)[2])
+        system = messages[0]["content"] if messages[0]["role"] == "system" else ""
+        if system.strip() not in text:
+            warnings.append(
+                f"the chat template of {model} leaves out the system message, so nothing asks for the format; set "
+                "system_prompt=null and show the format in worked_examples, or use another template"
+            )
+            break
         shown = [message["content"] for message in messages if message["role"] == "assistant"]
         if any("<think>" in response and response not in text for response in shown):
             warnings.append(
