@@ -150,10 +150,11 @@ def _judge(report: TaskReport, payments: Payments, config: RGDumpConfig, wrong_s
 
 
 def _how_to_score(item: str, response: str) -> str:
-    """Return the command that scores a response to an item; "" if the id does not carry the task's options."""
-    if "~" in item:
-        return ""
-    return f"; rg-env score {item} --response {response}"
+    """Return the command that scores a response to an item, or to the first of its task if the id does not carry the
+    task's options or its file."""
+    task, mark, _ = item.partition("~")
+    named = f"{task} --tasks RECIPE" if mark else item
+    return f"; rg-env score {named} --response {response}"
 
 
 def _judge_reading(report: TaskReport, payments: Payments, config: RGDumpConfig) -> None:
