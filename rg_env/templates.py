@@ -22,6 +22,8 @@ from rg_env.scoring.parse import with_opening
 
 _QUESTION = "How many legs have 2 dogs and 2 hens?"
 _THINK, _ANSWER = ("<think>", "</think>"), ("<answer>", "</answer>")
+_END = 20
+"""Characters at the end of a system message by which it is found in a prompt."""
 _SHOWN = 160
 """Characters of a template's error, and of a setting's value."""
 
@@ -88,6 +90,14 @@ def check_tags(
         messages = prompts.messages(task, _QUESTION)
         text = _render(model, tokenizer, messages, config, template_options)
         opening = _opening_of(text.rpartition(_QUESTION)[2])
+        system = messages[0]["content"] if messages[0]["role"] == "system" else ""
+        # By its end alone: a template may remove a think block from any message.
+        if system.strip()[-_END:] not in text:
+            warnings.append(
+                f"the chat template of {model} leaves out the system message, so nothing asks for the format; set "
+                "system_prompt=null and show the format in worked_examples, or use another template"
+            )
+            break
         shown = [message["content"] for message in messages if message["role"] == "assistant"]
         if any("<think>" in response and response not in text for response in shown):
             warnings.append(

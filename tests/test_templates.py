@@ -162,3 +162,10 @@ def test_a_model_whose_server_would_be_started_is_checked_first(changed, tmp_pat
         assert isinstance(done.exception, ConfigError), done.output
         assert str(done.exception).endswith("set prefilled_think=true")
         assert not out.exists()
+
+
+def test_a_template_that_leaves_out_the_system_message_is_a_warning(changed):
+    folder = changed("{% for message in messages %}", "{% for message in messages if message['role'] != 'system' %}")
+    _, warnings = check(folder)
+    assert any("leaves out the system message" in line and "system_prompt=null" in line for line in warnings)
+    assert not check(folder, system_prompt=None, worked_examples=[EXAMPLE])[1]

@@ -61,6 +61,7 @@ class Payments:
     Attributes:
         responses, solved, well_formed: numbers; `solved` with the settings of the run.
         paid: responses that are solved with another reading, those included that are solved already.
+        violations: of the others, how they break the format.
         right_unpaid: well-formed responses whose answer is right to the letter and that are not solved.
         example: the item of one of them, and its answer.
     """
@@ -69,8 +70,14 @@ class Payments:
     solved: int = 0
     well_formed: int = 0
     paid: Counter[str] = field(default_factory=Counter)
+    violations: Counter[str] = field(default_factory=Counter)
     right_unpaid: int = 0
     example: tuple[str, str] = ("", "")
+
+    @property
+    def commonest_violation(self) -> str:
+        """The commonest way in which responses break the format; "" if none does."""
+        return max(self.violations, key=self.violations.__getitem__, default="")
 
     @property
     def best(self) -> str:
@@ -92,6 +99,8 @@ def count_payments(groups: Iterable[GroupRecord], config: RGDumpConfig) -> dict[
         for rollout in answered(group.rollouts):
             payments.responses += 1
             payments.well_formed += not rollout.violation
+            if rollout.violation:
+                payments.violations[rollout.violation] += 1
             if rollout.base_score >= config.solved_at:
                 payments.solved += 1
                 payments.paid.update(READINGS)

@@ -38,7 +38,8 @@ Rate = tuple[float | None, float | None, float | None]
 _ROUND = 16
 """Lengths are rounded up to a multiple."""
 _LONGEST = "generator.sampling_params.max_generate_length"
-_EXAMPLE = "worked_examples=[{question: What is 2 + 3?, response: <think>2 + 3 = 5</think><answer>5</answer>}]"
+_TEMPERATURE = "generator.sampling_params.temperature"
+_EXAMPLE = 'worked_examples=[{question: "What is 2 + 3?", response: "<think>2 + 3 = 5</think><answer>5</answer>"}]'
 
 
 @dataclass
@@ -49,6 +50,7 @@ class TaskReport:
         questions, responses: numbers.
         format, cut_off, solved, signal: shares with their intervals: of responses, `signal` of groups.
         tokens: the median length of a response.
+        violation: the commonest; "" if there is none.
         paid: share of responses that would be solved with each other reading or length, where that is not `solved`.
         levels: solve rate at each complexity that was asked.
         remarks: sentences; `alarms`: those that speak against training.
@@ -63,6 +65,7 @@ class TaskReport:
     solved: Rate
     signal: Rate
     tokens: float | None
+    violation: str = ""
     paid: dict[str, float] = field(default_factory=dict)
     levels: dict[float, float] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
@@ -114,6 +117,7 @@ def report_tasks(dump: Dump, config: RGDumpConfig, wrong_scorers: Mapping[str, s
         task = row["task"]
         tokens = medians[task]
         report = TaskReport(task, row["groups"], row["rollouts"], format, cut_off, solved, signal, tokens)
+        report.violation = payments[task].commonest_violation
         _judge(report, payments[report.task], config, wrong_scorers.get(report.task, ""))
         reports.append(report)
     return reports
@@ -130,8 +134,8 @@ def _judge(report: TaskReport, payments: Payments, config: RGDumpConfig, wrong_s
         if is_more and (reading != LENIENT_NORMALIZE or payments.best == reading):
             report.paid[reading] = payments.paid[reading] / payments.responses
     if wrong_scorer:
-        how = f"rg-env score {wrong_scorer.partition(':')[0]} --response …"
-        report.say(f"the scorer is wrong about known answers: {wrong_scorer}; {how}", is_alarm=True)
+        how = _how_to_score(wrong_scorer.partition(":")[0], "…")
+        report.say(f"the scorer is wrong about known answers: {wrong_scorer}{how}", is_alarm=True)
     if payments.right_unpaid > limits.RIGHT_UNPAID * payments.well_formed:
         item, answer = payments.example
         of_all = f"{payments.right_unpaid:,} of {counted(payments.well_formed, 'well-formed response')}"
@@ -139,11 +143,18 @@ def _judge(report: TaskReport, payments: Payments, config: RGDumpConfig, wrong_s
         if 2 * (payments.paid[NORMALIZE] - payments.solved) >= payments.right_unpaid:
             report.say(text, NORMALIZE, is_alarm=True)
         else:
-            response = json.dumps(f"<think>x</think><answer>{answer}</answer>", ensure_ascii=False)
-            how = f"rg-env score {item} --response {response}"
-            report.say(f"{text}: the scorer is broken, or reads another notation; {how}", is_alarm=True)
+            how = _how_to_score(item, json.dumps(f"<think>x</think><answer>{answer}</answer>", ensure_ascii=False))
+            report.say(f"{text}: the scorer is broken, or reads another notation{how}", is_alarm=True)
     if payments.best:
         _judge_reading(report, payments, config)
+
+
+def _how_to_score(item: str, response: str) -> str:
+    """Return the command that scores a response to an item, or to the first of its task if the id does not carry the
+    task's options or its file."""
+    task, mark, _ = item.partition("~")
+    named = f"{task} --tasks RECIPE" if mark else item
+    return f"; rg-env score {named} --response {response}"
 
 
 def _judge_reading(report: TaskReport, payments: Payments, config: RGDumpConfig) -> None:
@@ -245,11 +256,20 @@ def add_levels(report: TaskReport, dump: Path, config: RGDumpConfig, fixed: Mapp
     report.say(text, setting, is_alarm=report.has_few_signals)
 
 
-def add_signal(report: TaskReport) -> None:
-    """Say that hardly a group will have a signal; last, because what was said before is the reason."""
-    if report.has_few_signals:
-        shown = rate(report.signal[0])
-        report.say(f"the rewards differ in {shown} of the groups, and only these teach anything", is_alarm=True)
+def add_signal(report: TaskReport, temperature: float) -> None:
+    """Say that hardly a group will have a signal, with the reason if nothing was said before."""
+    if not report.has_few_signals:
+        return
+    why, settings = "", list[str]()
+    if temperature == 0:
+        why, settings = "; at temperature 0 all responses of a group are equal", [f"{_TEMPERATURE}=1"]
+    elif not report.remarks and not report.alarms:
+        why = f"; {rate(report.solved[0])} are solved, and {rate(report.format[0])} well-formed"
+        if report.violation:
+            why += f", most others {report.violation}"
+    shown = rate(report.signal[0])
+    text = f"the rewards differ in {shown} of the groups, and only these teach anything{why}"
+    report.say(text, *settings, is_alarm=True)
 
 
 def settings_of(reports: Sequence[TaskReport]) -> list[str]:

@@ -63,7 +63,8 @@ def preflight(
     if as_json:
         print_json(facts)
     else:
-        _show(facts, reports, typed)
+        of_endpoint = ["--endpoint", endpoint] if endpoint else []
+        _show(facts, reports, [*of_endpoint, *typed])
     raise typer.Exit(int(facts["alarm"]))
 
 
@@ -177,7 +178,7 @@ def _ask(asked: "Preflight") -> "list[TaskReport]":
             if spec.name in other_levels:
                 add_levels(of_task[spec.name], levels, asked.config, spec.options)
     for report in reports:
-        add_signal(report)
+        add_signal(report, asked.options.sampling.temperature)
     return reports
 
 
@@ -214,7 +215,7 @@ def _show(facts: dict[str, Any], reports: "Sequence[TaskReport]", typed: list[st
             print_line(f"{report.task}: {remark}")
         if report.paid:
             paid = ", ".join(f"{share:.0%} {reading}" for reading, share in report.paid.items())
-            print_line(f"{report.task}: now {rate(report.solved[0])} are solved; with another setting or place: {paid}")
+            print_line(f"{report.task}: now {rate(report.solved[0])} are solved; read in another way: {paid}")
     print_line(
         f"extrapolated from {counted(facts['responses'], 'response')}: those of a step take "
         f"{facts['seconds_of_step']:,.0f} s, an hour makes {facts['tokens_of_hour']:,.0f} tokens, without training"

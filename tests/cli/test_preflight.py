@@ -3,6 +3,7 @@ is a scripted server, and once nano."""
 
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -111,6 +112,41 @@ def test_answers_that_stand_elsewhere(preflight, write, settings, named):
         assert any(each.startswith(setting) for each in facts["settings"]), facts
     (task,) = facts["tasks"]
     assert max(task["paid"].values()) == pytest.approx(0.5)
+
+
+def test_the_command_that_is_printed_can_be_pasted(tmp_path, monkeypatch):
+    """It has quotes where YAML and the shell need them, and asks the same model."""
+    monkeypatch.chdir(tmp_path)
+    recipe = Path("run.yaml")
+    recipe.write_text(
+        "trainer.policy.model.path: nano\nenvironment.skyrl_gym.rg_dump: {device: cpu, tasks: [chain_sum]}\n"
+        f"generator.n_samples_per_prompt: 8\n{LENGTH}: {LIMIT}\n"
+    )
+    sizes = ["trainer.train_batch_size=4", "trainer.policy_mini_batch_size=4"]
+    with serving(script(r"It is \boxed{{{}}}.".format)) as server:
+        words = ["preflight", "run.yaml", *sizes, "--endpoint", server.url]
+        first = CliRunner().invoke(app, words)
+        (command,) = re.findall(r"^change, and ask again: rg-env (preflight .*)$", first.stdout, re.M)
+        pasted = shlex.split(command)
+        assert set(words) <= set(pasted)
+        again = CliRunner().invoke(app, pasted)
+    assert (first.exit_code, again.exit_code) == (1, 1), again.output
+    assert any("worked_examples" in word for word in pasted)
+
+
+@pytest.mark.parametrize(
+    ("write", "settings", "said", "named"),
+    [
+        (tagged, ["generator.sampling_params.temperature=0"], "at temperature 0 all responses", ["temperature=1"]),
+        (lambda answer: "I do not know", [], "0% well-formed, most others no_think", []),
+    ],
+)
+def test_rewards_that_do_not_differ_have_a_reason(preflight, write, settings, said, named):
+    facts = preflight(script(write, solves=lambda question, number: True), *settings)
+    assert facts["alarm"]
+    assert any(said in alarm for alarm in facts["tasks"][0]["alarms"]), facts
+    for setting in named:
+        assert any(each.endswith(setting) for each in facts["settings"]), facts
 
 
 def test_a_format_that_is_right_in_part_is_said_and_no_alarm(preflight):
