@@ -293,6 +293,9 @@ def _run_private_loop(loop: asyncio.AbstractEventLoop) -> None:
         # for ever. They come from code of others that runs here (pickling an entry), or from a moment without memory.
         with suppress(SystemExit, KeyboardInterrupt, MemoryError):
             loop.run_forever()
+            # It was stopped because another thread's loop is used. Closed here, since at the end of the program its
+            # sockets may be gone before it.
+            loop.close()
             return
 
 
