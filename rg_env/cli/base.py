@@ -193,12 +193,13 @@ class SettingsCommand(Command):
 
         bare, sign, value = word.lstrip("-").partition("=")
         setting = bare.replace("-", "_")
-        if sign and "." in bare and setting.rpartition(".")[2] not in FOREIGN:
-            return f"no option {word}: settings have no dashes, write {bare}={value}"
+        option = word.partition("=")[0]
         if setting.rpartition(".")[2] in FOREIGN:
-            return f"no option {word.partition('=')[0]}: {foreign_message(setting)}"
+            return f"no option {option}: {foreign_message(setting)}"
+        if sign and "." in bare:
+            return f"no option {word}: settings have no dashes, write {bare}={value}"
         if setting in ("config", "recipe"):
-            return f"no option {word.partition('=')[0]}: the file stands alone, such as {ctx.command_path} mine.yaml"
+            return f"no option {option}: the file stands alone, such as {ctx.command_path} mine.yaml"
         options = [name for param in self.params for name in param.opts if name.startswith("--")]
         leaves = similar_words(setting, _leaves())[:1]
         names = [name for name in setting_names() if name.rpartition(".")[2] in leaves]
@@ -210,7 +211,7 @@ class SettingsCommand(Command):
         hint = f"`{ctx.command_path} --help` lists its options, and settings are key=value, such as scorer.timeout=10"
         if near:
             hint = f"did you mean {' or '.join(near)}?"
-        return f"no option {word.partition('=')[0]}; {hint}"
+        return f"no option {option}; {hint}"
 
 
 def _leaves() -> list[str]:

@@ -318,10 +318,10 @@ def _with_checked_tags(options: "EndpointOptions", config: "RGDumpConfig", setti
 
 def _limits(settings: "Settings", model: str) -> dict[str, Any]:
     """Return how long a prompt may be, as in the training that the configuration is for."""
-    from transformers import AutoTokenizer
+    from rg_env.templates import load_tokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=True)  # as in training
+        tokenizer = load_tokenizer(model)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{model}: no tokenizer can be read there ({one_line(error, 200)})") from None
     return {

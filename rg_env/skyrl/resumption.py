@@ -10,7 +10,7 @@ import dataclasses
 import json
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +189,8 @@ def check_same_experiment(cfg: Any) -> None:
     if not isinstance(before, dict):
         return
     changed = list(differences(cfg, before, as_settings(cfg)))
-    defining = [difference for difference in changed if _is_defining(difference.setting)]
+    free = free_settings(RGDumpConfig())
+    defining = [difference for difference in changed if _is_defining(difference.setting, free)]
     if defining:
         refuse(
             "trainer.resume_mode",
@@ -214,10 +215,9 @@ def as_settings(cfg: Any) -> dict[str, Any]:
     return settings
 
 
-def _is_defining(setting: str) -> bool:
+def _is_defining(setting: str, free: Collection[str]) -> bool:
     name = f"{setting}."  # with a dot, as in the table: `trainer.seed` must not stand for `trainer.seed_of_more`
-    is_free = setting.removeprefix(f"{PREFIX}.") in free_settings(RGDumpConfig())
-    return name.startswith(_DEFINING) and not is_free
+    return name.startswith(_DEFINING) and setting.removeprefix(f"{PREFIX}.") not in free
 
 
 def _is_expected(setting: str) -> bool:
