@@ -221,17 +221,18 @@ _NAME = re.compile(r"[A-Za-z]\w*")
 _VARIABLE = re.compile(r"[A-Za-z]\w{0,19}", re.ASCII)
 _QUOTED = re.compile(r"""(['"])(.*)\1""")
 _LARGEST_POWER = 10_000
+"""Of what an entry holds, too: more than any power of upstream's. A polynomial takes memory by its degree."""
 
 
 def _read_answer(entry: Entry, answer: str, **allowed: Any) -> Expression:
     """Read an answer, with limits of at least twice the size of the stored answer."""
     own = str(entry["answer"])
-    # Cut, since an entry may hold a number of any length; six digits are more than any power of upstream's.
+    # Cut, since an entry may hold a number of any length; six digits are more than the bound below.
     powers = [int(digits[:6]) for digits in _POWER.findall(own)]
     largest_power = max(powers, default=0)
     tokens = len(TOKEN.findall(own))
     most_tokens = max(Grammar.max_tokens, 2 * tokens)
-    most_exponent = max(Grammar.max_exponent, 2 * largest_power)
+    most_exponent = min(_LARGEST_POWER, max(Grammar.max_exponent, 2 * largest_power))
     most_digits = min(MOST_DIGITS, max(Grammar.max_digits, 2 * len(own)))
     grammar = Grammar(max_tokens=most_tokens, max_exponent=most_exponent, max_digits=most_digits, **allowed)
     return read(answer, grammar)

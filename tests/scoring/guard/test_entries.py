@@ -62,7 +62,8 @@ def test_a_text_of_an_entry_is_evaluated_only_as_the_guard_writes_it(
     except Refusal:  # of the answer
         admitted = guard.ENTRIES[task](entry)
     if task == "bitwise_arithmetic":
-        assert admitted["metadata"]["problem"] == admitted["answer"] == hex(int(admitted["answer"], 16))
+        assert admitted["metadata"]["problem"] == admitted["answer"]
+        assert re.fullmatch(r"-?0x[0-9a-f]+", admitted["answer"])
     elif task == "number_sorting":
         assert all(re.fullmatch(r"[-+0-9.eE]+", number) for number in json.loads(admitted["answer"]))
     else:
@@ -76,6 +77,16 @@ def test_a_power_in_an_integrand_is_bounded() -> None:
     rewrite(changed(entry, "integrand", f"{variable}**10000"))
     with pytest.raises(Refusal, match="an exponent is larger than 10000"):
         rewrite(changed(entry, "integrand", f"{variable}**10001"))
+
+
+def test_a_power_in_the_answer_of_an_entry_is_bounded_however_large_its_own_is() -> None:
+    entry = item_of("polynomial_multiplication")
+    variable = re.findall("[a-z]", entry["metadata"]["polynomial_expr"])[0]
+    rewrite = guard.ENTRIES["polynomial_multiplication"]
+    rewrite(changed(entry, "answer", f"{variable}**10000 + 1"))
+    for power in ("10001", "41638", "9" * 3000):
+        with pytest.raises(Refusal, match=r"an exponent is larger than 10000|a number has more than"):
+            rewrite(changed(entry, "answer", f"{variable}**{power}"))
 
 
 def test_an_entry_that_cannot_be_read_is_an_error_of_the_item(scorer: Scorer, cured_items: Items) -> None:

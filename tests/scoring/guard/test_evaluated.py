@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rg_env.scoring import guard
+from rg_env.scoring.expressions import MOST_DIGITS
 from tests.scoring.guard.right_answers import AROUND, item_of, variants, written
 from tests.scoring.guard.texts import texts_for
 
@@ -27,8 +28,8 @@ SYMBOLIC = ("intermediate_integration", "polynomial_multiplication", "simple_int
 
 _NAMES = guard._FREE_NAMES | {"E", "pi"}
 _SIGNS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.UAdd, ast.USub)
-_DIGITS = 10_000
-"""Of a number in the course of the arithmetic: five times what the guard allows for these items."""
+_DIGITS = 5 * MOST_DIGITS
+"""Of a number in the course of the arithmetic: five times what the guard allows for any item."""
 
 
 def is_plain(value: object) -> bool:
@@ -39,7 +40,10 @@ def is_plain(value: object) -> bool:
 
 
 def digits(node: ast.AST, variables: set[str], functions: frozenset[str]) -> float:
-    """At least the decimal logarithm of the number that arithmetic makes. Raises ValueError if it is something else."""
+    """At least the decimal logarithm of the number that arithmetic makes, where a variable is 1.
+
+    Raises ValueError if it is something else, or if a variable has a power above the guard's largest.
+    """
 
     def of(part: ast.AST) -> float:
         match part:
@@ -49,6 +53,10 @@ def digits(node: ast.AST, variables: set[str], functions: frozenset[str]) -> flo
                 return float(name in ("E", "pi"))
             case ast.UnaryOp(op=op, operand=operand) if isinstance(op, _SIGNS):
                 return of(operand)
+            case ast.BinOp(left=ast.Name(name), op=ast.Pow(), right=right) if name in variables - {"E", "pi"}:
+                if magnitude(right) > guard._LARGEST_POWER:
+                    raise ValueError(f"a power of {magnitude(right)}")
+                return 0.0
             case ast.BinOp(left=left, op=ast.Pow(), right=right):
                 return (of(left) + 1) * magnitude(right)
             case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _SIGNS):
