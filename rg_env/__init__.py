@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rg_env.lazy import exports
+from rg_env.base.lazy import exports
 
 if TYPE_CHECKING:
     from rg_env import analysis, dump, scoring

@@ -8,7 +8,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from rg_env.choices import SOLVED_AT, ResponseFormat
+from rg_env.base.choices import SOLVED_AT, ResponseFormat
 from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.scoring.types import ScorerConfig
 from rg_env.settings import check_fields, setting

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from rg_env.errors import ConfigError, describe
+from rg_env.base.errors import ConfigError, describe
 
 IMPORTS = "RG_ENV_IMPORTS"
 """Environment variable: the modules with tasks, which scorer and dataloader processes import, separated by commas."""
@@ -39,7 +39,7 @@ def import_named(names: Iterable[str]) -> None:
             if error.name not in (name, name.partition(".")[0]):
                 raise _failed_import(name, error) from error
             message = f"there is no module {name!r} in {Path.cwd()} or among the installed ones"
-            from rg_env.hints import module_meant
+            from rg_env.base.hints import module_meant
 
             raise UserCodeError(f"{message}{module_meant(name)}") from None
         except SystemExit as error:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rg_env.choices import ResponseFormat
+from rg_env.base.choices import ResponseFormat
+from rg_env.base.errors import ConfigError, need_number, refuse
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.errors import ConfigError, need_number, refuse
 
 THINK_ANSWER = (
     "Reason step by step between <think> and </think>. Then give only the final answer between <answer> and </answer>."

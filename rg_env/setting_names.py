@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from importlib import resources
 from types import MappingProxyType
 
+from rg_env.base.errors import ConfigError, similar_words
 from rg_env.config import PREFIX
-from rg_env.errors import ConfigError, similar_words
 
 FILE = "setting_names.txt"
 _FREE_FORM = ".*"

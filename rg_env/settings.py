@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from rg_env.errors import ConfigError, as_typed, did_you_mean, need, need_number, refuse, similar_words
+from rg_env.base.errors import ConfigError, as_typed, did_you_mean, need, need_number, refuse, similar_words
 
 
 def setting(default: Any, *, free: bool = False, **limits: Any) -> Any:
@@ -210,7 +210,7 @@ def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
     except Exception as error:  # PyYAML's constructors raise nearly anything
-        from rg_env.hints import of_yaml
+        from rg_env.base.hints import of_yaml
 
         raise ConfigError(f"{path}: is not valid YAML ({of_yaml(error)})") from None
     if not isinstance(content, Mapping) or not content:
@@ -291,7 +291,7 @@ def read_value(key: str, text: str) -> Any:
     try:
         return yaml.load(text, _Loader)
     except Exception as error:  # PyYAML's constructors raise nearly anything
-        from rg_env.hints import of_yaml
+        from rg_env.base.hints import of_yaml
 
         raise ConfigError(f"{key}: cannot read {text!r} ({of_yaml(error)}); quote it") from None
 

@@ -11,9 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from rg_env.base.wording import counted
 from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import RG_DUMP, GroupRecord, LedgerRecord, Phase, RolloutFacts, answered, has_no_signal
-from rg_env.wording import counted
 
 if TYPE_CHECKING:
     from rg_env.dump import Dump

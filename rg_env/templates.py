@@ -14,9 +14,9 @@ from enum import StrEnum
 from typing import Any
 from unittest import mock
 
-from rg_env.choices import ResponseFormat
+from rg_env.base.choices import ResponseFormat
+from rg_env.base.errors import ConfigError, one_line, refuse, wrong_value
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.errors import ConfigError, one_line, refuse, wrong_value
 from rg_env.prompts import Message, Prompts
 from rg_env.scoring.parse import with_opening
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from rg_env.errors import RGEnvError
-from rg_env.output import print_error, print_line, print_text
+from rg_env.base.errors import RGEnvError
+from rg_env.base.output import print_error, print_line, print_text
 from rg_env.terminal.reports import Reports
 from rg_env.terminal.screen import Screen
 from rg_env.terminal.supervisor import supervise

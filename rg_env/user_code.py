@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from rg_env.base.errors import RGEnvError, need, one_line, refuse
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.errors import RGEnvError, need, one_line, refuse
 from rg_env.modules import IMPORTS, UserCodeError, files_of, import_named, registered_modules
 from rg_env.tasks.question_file import allow_modules
 
@@ -68,7 +68,7 @@ def load_object(setting: str, path: str) -> Any:
     module, name = _module_and_name(path)
     import_named([module])
     if not hasattr(sys.modules[module], name):
-        from rg_env.hints import member_meant
+        from rg_env.base.hints import member_meant
 
         refuse(
             f"{PREFIX}.{setting}", path, f"the module {module} has no {name!r}{member_meant(sys.modules[module], name)}"

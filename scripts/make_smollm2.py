@@ -16,7 +16,7 @@ import torch
 from tokenizers import decoders, pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rg_env.atomic import replacing
+from rg_env.base.atomic import replacing
 
 FOLDER = Path("runs/models/SmolLM2-135M-Instruct")
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"

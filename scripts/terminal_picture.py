@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from rg_env import train
-from rg_env.output import guard_streams
+from rg_env.base.output import guard_streams
 from rg_env.terminal.screen import Screen, ending
 from rg_env.terminal.supervisor import supervise
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rg_env.atomic import new_file, replace_bytes, replacing, sync_path
-from rg_env.errors import ConfigError
+from rg_env.base.atomic import new_file, replace_bytes, replacing, sync_path
+from rg_env.base.errors import ConfigError
 
 
 def test_a_finished_draft_replaces_the_file(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from rg_env.errors import ConfigError
+from rg_env.base.errors import ConfigError
 from rg_env.prompts import THINK_ANSWER
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.tasks import Item

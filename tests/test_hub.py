@@ -7,9 +7,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from typer.testing import CliRunner
 
+from rg_env.base.errors import UnavailableError
+from rg_env.base.hub import check_hub_model
 from rg_env.cli import app
-from rg_env.errors import UnavailableError
-from rg_env.hub import check_hub_model
 
 TOKEN = "hf_mine"
 GATED = "meta-llama/Llama-3.2-1B-Instruct"

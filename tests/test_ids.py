@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rg_env.errors import ConfigError
+from rg_env.base.errors import ConfigError
 from rg_env.integrations.desk import Desk, find_item
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.rows.eval_set import EvalSet

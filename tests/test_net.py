@@ -72,7 +72,7 @@ def defined(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST | str]]:
 
 
 def lazy_names(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """The entries of a table for `rg_env.lazy.exports`: name → module."""
+    """The entries of a table for `rg_env.base.lazy.exports`: name → module."""
     value = getattr(node, "value", None)
     if not isinstance(value, ast.Dict):
         return

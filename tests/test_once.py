@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rg_env.once import Once
+from rg_env.base.once import Once
 
 
 class Work:

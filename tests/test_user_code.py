@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from rg_env import rewards as rewards_module
+from rg_env.base.errors import RGEnvError
 from rg_env.config import RGDumpConfig
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
-from rg_env.errors import RGEnvError
 from rg_env.modules import UserCodeError
 from rg_env.rewards import RewardFunction, load_reward, set_rewards, try_reward_function
 from rg_env.rollout import Origin, Rollout, Stopwatch, group_record

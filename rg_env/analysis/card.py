@@ -16,11 +16,11 @@ from typing import Any
 import yaml
 
 from rg_env.analysis.export import assumed_phases
-from rg_env.atomic import new_file
+from rg_env.base.atomic import new_file
+from rg_env.base.errors import ConfigError, DumpError
+from rg_env.base.wording import counted, visible
 from rg_env.dump import ColumnTypes, Dump, FileKind
 from rg_env.dump.files import PREFIX, list_files
-from rg_env.errors import ConfigError, DumpError
-from rg_env.wording import counted, visible
 
 NAME = "README.md"
 _TRAIN, _TEST = "train", "test"

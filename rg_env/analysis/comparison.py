@@ -24,7 +24,7 @@ import polars as pl
 
 from rg_env.analysis.estimates import t_quantiles
 from rg_env.analysis.stats import Measured, are_enough, by_keys, is_pass_at_k, key_columns, measure
-from rg_env.choices import By, Split
+from rg_env.base.choices import By, Split
 from rg_env.dump import Phase, Run
 from rg_env.tasks.question_file import QuestionFile
 

@@ -26,12 +26,12 @@ import orjson
 import polars as pl
 
 from rg_env.analysis.reparse import without_think
-from rg_env.atomic import check_output, new_file
-from rg_env.choices import Think
+from rg_env.base.atomic import check_output, new_file
+from rg_env.base.choices import Think
+from rg_env.base.wording import visible
 from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord
 from rg_env.dump.schema import as_violation
 from rg_env.scoring.types import Status
-from rg_env.wording import visible
 
 Row = dict[str, Any]
 _ORIGIN = ("task", "item", "group_id", "phase")

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rg_env.choices import SortBy
+from rg_env.base.choices import SortBy
+from rg_env.base.wording import counted, visible
 from rg_env.dump import Dump, GroupRecord, RolloutRecord
 from rg_env.dump.conditions import parse_condition
 from rg_env.dump.frames import GROUP, SCHEMA, UNIT, Batch, in_order
 from rg_env.dump.schema import RG_DUMP
 from rg_env.scoring.types import UNCOUNTED, Status
-from rg_env.wording import counted, visible
 
 _SCORE = pl.when(pl.col("status").is_in(UNCOUNTED).fill_null(False).not_()).then("base_score")
 """The base score of a rollout; null where there was no response."""

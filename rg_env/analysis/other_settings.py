@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rg_env.choices import ResponseFormat
+from rg_env.base.choices import ResponseFormat
 from rg_env.config import RGDumpConfig
 from rg_env.dump.schema import GroupRecord, RolloutRecord, answered
 from rg_env.scoring import shared_scorer

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from rg_env.choices import ResponseFormat
+from rg_env.base.choices import ResponseFormat
 from rg_env.scoring.parse import parse_response, tag_spans
 from rg_env.scoring.types import ParsedResponse, Violation
 

@@ -16,11 +16,11 @@ from typing import Any
 import polars as pl
 
 from rg_env.analysis.stats import measure, statistics
+from rg_env.base.errors import DumpError, one_line
 from rg_env.dump import Phase, Run, open_run
 from rg_env.dump.files import list_files, manifest_name, runs_with_manifest
 from rg_env.dump.manifest import Attempt, Manifest, read_manifest, state_of
 from rg_env.dump.run_files import dump_folders, folder_name
-from rg_env.errors import DumpError, one_line
 
 
 @dataclass(frozen=True)

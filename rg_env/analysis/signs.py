@@ -17,7 +17,7 @@ from rg_env.analysis.rescore import question_of
 from rg_env.analysis.second_scoring import SIGN as SECOND_SCORING
 from rg_env.analysis.second_scoring import second_scoring
 from rg_env.analysis.verdict_signs import Reading, TaskFacts
-from rg_env.choices import SOLVED_AT
+from rg_env.base.choices import SOLVED_AT
 from rg_env.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.schema import answered

@@ -15,11 +15,11 @@ from typing import Any
 import polars as pl
 
 from rg_env.analysis.estimates import moments, pass_at_k, tries_up_to, with_intervals
-from rg_env.choices import SOLVED_AT, By, parse_by
+from rg_env.base.choices import SOLVED_AT, By, parse_by
+from rg_env.base.errors import DumpError
 from rg_env.dump.frames import GROUP, GROUP_SCHEMA, SCHEMA, UNIT, Batch, in_order
 from rg_env.dump.reader import Dump
 from rg_env.dump.schema import RG_DUMP, Outcome, Phase
-from rg_env.errors import DumpError
 from rg_env.scoring.types import UNCOUNTED, Status, Violation
 
 PERCENTILES = (10, 50, 90)

@@ -14,11 +14,11 @@ import polars as pl
 from rich.text import Text
 
 from rg_env.analysis.stats import STATISTICS, Measured, is_pass_at_k, is_rate
+from rg_env.base.output import cell, new_table, width_of
+from rg_env.base.wording import counted, rate
 from rg_env.dump import Dump
 from rg_env.dump.schema import RG_DUMP, Phase
-from rg_env.output import cell, new_table, width_of
 from rg_env.scoring.types import Status
-from rg_env.wording import counted, rate
 
 if TYPE_CHECKING:
     from rich.table import Table

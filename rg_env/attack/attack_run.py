@@ -27,13 +27,13 @@ from rg_env.attack.attacked_items import Entry, draw_entries
 from rg_env.attack.attacks import Attack, attacks
 from rg_env.attack.learned import learned_rules
 from rg_env.attack.probes import Prober
-from rg_env.errors import describe
-from rg_env.output import cell, console, print_error, print_text
+from rg_env.base.errors import describe
+from rg_env.base.output import cell, console, print_error, print_text
+from rg_env.base.wording import yes_or_no
 from rg_env.scoring import AnswerScore, Scorer, Status
 from rg_env.scoring.audit_rows import JUNK
 from rg_env.scoring.formatting import canonical
 from rg_env.tasks import TaskMix, TaskSpec, task_names
-from rg_env.wording import yes_or_no
 
 FREE_REWARD = 0.3
 FULLY_RIGHT = 1 - 1e-9

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from rg_env.errors import ConfigError
+from rg_env.base.errors import ConfigError
 from rg_env.tasks import Split, TaskSpec, hash64
 from rg_env.tasks.levels import base_options
 from rg_env.tasks.question_file import QuestionFile

@@ -23,13 +23,13 @@ from textual.worker import get_current_worker
 
 from rg_env.analysis.group_text import Query, group_facts, prompt, ranked, rollout_facts
 from rg_env.analysis.reparse import reparse
-from rg_env.choices import SortBy
+from rg_env.base.choices import SortBy
+from rg_env.base.errors import RGEnvError
+from rg_env.base.output import cell
+from rg_env.base.wording import counted, visible
 from rg_env.dump import Dump, GroupRecord, Outcome, RolloutRecord
 from rg_env.dump.schema import as_violation
-from rg_env.errors import RGEnvError
-from rg_env.output import cell
 from rg_env.scoring.parse import tag_spans
-from rg_env.wording import counted, visible
 
 PAGE = 500
 """Rows in the list at a time: Textual takes a second for about 5,000."""

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rg_env import __version__
-from rg_env.choices import ResponseFormat, RowFormat, Split
+from rg_env.base.choices import ResponseFormat, RowFormat, Split
+from rg_env.base.errors import ConfigError, RGEnvError, as_typed, did_you_mean
+from rg_env.base.output import guard_streams, print_error, print_fields, print_json, print_line, print_text
 from rg_env.cli.base import CommandApp, SettingsCommand
 from rg_env.cli.dumps import dumps_app
 from rg_env.cli.evaluate import ServerCommand, collect, evaluate
@@ -22,8 +24,6 @@ from rg_env.cli.preflight_command import preflight
 from rg_env.cli.runs_command import runs
 from rg_env.cli.serve_command import serve
 from rg_env.cli.tasks import TasksCommand, tasks
-from rg_env.errors import ConfigError, RGEnvError, as_typed, did_you_mean
-from rg_env.output import guard_streams, print_error, print_fields, print_json, print_line, print_text
 from rg_env.scoring.types import MEANINGS, Status, Verdict
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def dataset(
       rg-env dataset --out train.parquet --rows 5000 --tasks "gcd,spell_*"
       rg-env dataset --out eval.parquet --split eval --rows 5
     """
-    from rg_env.atomic import check_output
+    from rg_env.base.atomic import check_output
     from rg_env.rows.dataset import ReasoningGymDataset
     from rg_env.rows.eval_set import EvalSet
     from rg_env.settings import read_value

@@ -20,7 +20,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from rg_env.errors import ConfigError, similar_words
+from rg_env.base.errors import ConfigError, similar_words
 
 _METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
 """How the help shows the value of an option, unless the option has its own word for it."""

@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rg_env.choices import SortBy
+from rg_env.base.choices import SortBy
+from rg_env.base.errors import refuse
+from rg_env.base.output import cell, console, new_table, print_error, print_json, print_line, print_text
+from rg_env.base.processes import usable_cores
+from rg_env.base.wording import counted
 from rg_env.cli.base import CommandApp
 from rg_env.cli.exchange import export_app, import_app
 from rg_env.cli.options import (
@@ -37,10 +41,6 @@ from rg_env.cli.options import (
     spinner,
 )
 from rg_env.cli.stats_command import stats
-from rg_env.errors import refuse
-from rg_env.output import cell, console, new_table, print_error, print_json, print_line, print_text
-from rg_env.processes import usable_cores
-from rg_env.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -378,7 +378,7 @@ def _writing(out: Path | None, force: bool) -> Iterator[Callable[[GroupRecord, S
     import orjson
 
     from rg_env.analysis.rescore import COMPARED, has_changed
-    from rg_env.atomic import check_output, new_file
+    from rg_env.base.atomic import check_output, new_file
 
     with new_file(check_output(out, ".jsonl", force=force)) as draft, draft.open("wb") as file:
 

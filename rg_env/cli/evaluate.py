@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rg_env.atomic import make_new_folder
+from rg_env.base.atomic import make_new_folder
+from rg_env.base.errors import ConfigError, need, need_extra, one_line
+from rg_env.base.output import console, print_error, print_json, print_line
+from rg_env.base.wording import counted
 from rg_env.cli.base import REQUESTS_PANEL, SettingsCommand, declared_option
 from rg_env.cli.options import Imports, JsonFlag, SettingArguments, show_warnings
 from rg_env.config import PREFIX
-from rg_env.errors import ConfigError, need, need_extra, one_line
 from rg_env.evaluate.endpoint import RequestLimits, Sampling, base_url
-from rg_env.output import console, print_error, print_json, print_line
 from rg_env.user_code import named_modules
-from rg_env.wording import counted
 
 if TYPE_CHECKING:
     from rg_env.analysis.scores import Summary
@@ -256,9 +256,9 @@ def _models(
     Raises:
         ConfigError: no model or server, or options that do not go together.
     """
+    from rg_env.base.hub import check_hub_model
     from rg_env.evaluate.job import EndpointOptions
     from rg_env.evaluate.server import Model, find_models, program_for
-    from rg_env.hub import check_hub_model
 
     url, arguments = requests.endpoint, ctx.meta.get(_SERVER_ARGUMENTS, [])
     if url and not requests.model:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rg_env.choices import Split, Think
+from rg_env.base.choices import Split, Think
+from rg_env.base.output import print_error, print_line
+from rg_env.base.wording import counted
 from rg_env.cli.base import CommandApp
 from rg_env.cli.options import DumpPaths, Force, Selection, locate_dumps, print_remarks, reading
-from rg_env.output import print_error, print_line
-from rg_env.wording import counted
 
 if TYPE_CHECKING:
     from rg_env.analysis.export import Dpo, Sft
@@ -150,7 +150,7 @@ def traces(selection: Selection, out: Out, force: Force = False) -> None:
     Examples:
       rg-env dumps export traces dumps/sample --out verifiers/traces.jsonl
     """
-    from rg_env.atomic import check_output
+    from rg_env.base.atomic import check_output
 
     _export_records("traces", selection, check_output(out, ".jsonl", force=force), force)
 
@@ -185,7 +185,7 @@ def parquet(
       rg-env dumps export parquet runs/a/dumps runs/b/dumps --where "phase = 'eval'" --out evals.parquet
     """
     from rg_env.analysis.export import export_table
-    from rg_env.atomic import check_output
+    from rg_env.base.atomic import check_output
 
     out = check_output(out, ".parquet", force=force)
     dump = selection.open()
@@ -214,8 +214,8 @@ def card(
     """
     from rg_env.analysis.card import write_card
     from rg_env.analysis.export import assumed_phases
+    from rg_env.base.errors import ConfigError
     from rg_env.dump import open_run
-    from rg_env.errors import ConfigError
 
     # No card over several folders: the hub's data sets are one folder each.
     folders = locate_dumps(paths)

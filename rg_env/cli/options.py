@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rg_env.errors import ConfigError
-from rg_env.output import console, print_error
+from rg_env.base.errors import ConfigError
+from rg_env.base.output import console, print_error
 
 if TYPE_CHECKING:
     from rg_env.dump import Dump
@@ -89,7 +89,7 @@ def _no_path(word: str) -> str:
     if word.upper() in _OPERATORS:
         return f"{word!r} is not a dump: put the whole condition in double quotes, --where \"phase = 'eval'\""
     from rg_env.analysis.stats import STATISTICS
-    from rg_env.choices import By
+    from rg_env.base.choices import By
 
     columns = {*(each.name for each in STATISTICS), *(by.value for by in By)}
     if word.rstrip(",") in columns:

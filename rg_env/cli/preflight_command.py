@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rg_env.atomic import make_new_folder
+from rg_env.base.atomic import make_new_folder
+from rg_env.base.errors import need, need_extra
+from rg_env.base.output import cell, console, new_table, print_json, print_line
+from rg_env.base.wording import counted, rate
 from rg_env.cli.options import JsonFlag, SettingArguments, show_warnings, spinner
-from rg_env.errors import need, need_extra
-from rg_env.output import cell, console, new_table, print_json, print_line
-from rg_env.wording import counted, rate
 
 if TYPE_CHECKING:
     from rg_env.analysis.preflight import TaskReport

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rg_env.base.output import console, print_error, print_json, print_line, print_text
+from rg_env.base.wording import counted, rate, visible
 from rg_env.cli.options import JsonFlag, reading
-from rg_env.output import console, print_error, print_json, print_line, print_text
-from rg_env.wording import counted, rate, visible
 
 if TYPE_CHECKING:
     from rg_env.analysis.runs import Evaluation, ListedRun

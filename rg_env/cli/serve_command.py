@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rg_env.base.errors import ConfigError, RGEnvError, need, need_extra
+from rg_env.base.output import print_line
+from rg_env.base.wording import counted
 from rg_env.cli.options import Imports, Tasks, import_tasks
-from rg_env.errors import ConfigError, RGEnvError, need, need_extra
-from rg_env.output import print_line
-from rg_env.wording import counted
 
 if TYPE_CHECKING:
     from rg_env.runner.caller_guarded import Guarded
@@ -54,7 +54,7 @@ def serve(
       RG_ENV_TOKEN=secret rg-env serve --host 0.0.0.0
     """
     need_extra("serve", "fastapi", "rg-env serve")
-    from rg_env.choices import ResponseFormat
+    from rg_env.base.choices import ResponseFormat
     from rg_env.integrations.desk import Desk
     from rg_env.integrations.serve import run
     from rg_env.scoring import Scorer

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rg_env.choices import By, parse_by
+from rg_env.base.choices import By, parse_by
+from rg_env.base.errors import DumpError, did_you_mean
+from rg_env.base.output import cell, console, print_error, print_json, print_line
+from rg_env.base.wording import counted
 from rg_env.cli.options import JsonFlag, Selection, SolvedAt, print_remarks, reading
-from rg_env.errors import DumpError, did_you_mean
-from rg_env.output import cell, console, print_error, print_json, print_line
-from rg_env.wording import counted
 
 if TYPE_CHECKING:
     import polars as pl

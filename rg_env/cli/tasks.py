@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rg_env.base.errors import ConfigError, need
+from rg_env.base.output import cell, console, print_fields, print_json, print_line
+from rg_env.base.wording import yes_or_no
 from rg_env.cli.base import Command
 from rg_env.cli.options import Imports, JsonFlag, import_tasks
-from rg_env.errors import ConfigError, need
-from rg_env.output import cell, console, print_fields, print_json, print_line
-from rg_env.wording import yes_or_no
 
 if TYPE_CHECKING:
     from rg_env.tasks.levels import Scale
@@ -88,9 +88,9 @@ def tasks(
 
 def _show_files(recipe: list[str], as_json: bool) -> int:
     """Print the audit of the files of questions of a recipe; returns 1 if it leaves rows out, else 0."""
-    from rg_env.choices import Split
+    from rg_env.base.choices import Split
+    from rg_env.base.output import new_table
     from rg_env.evaluate.eval_settings import read_settings
-    from rg_env.output import new_table
     from rg_env.scoring.audit import audit_of, lines_of
     from rg_env.tasks import TaskMix
 

@@ -19,11 +19,11 @@ from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_mo
 from skyrl.train.utils import initialize_ray
 from skyrl.train.utils.utils import str_to_torch_dtype
 
+from rg_env.base.processes import ray_folder
 from rg_env.cpu.client import CPUInferenceClient, ReloadingClient
 from rg_env.cpu.cpu_settings import SamplingParams, cpu_threads, uses_server
 from rg_env.cpu.sampler import SamplerActor
 from rg_env.own_workers import OwnWorkers
-from rg_env.processes import ray_folder
 
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",

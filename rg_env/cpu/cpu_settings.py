@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from rg_env.errors import ConfigError, need
-from rg_env.processes import usable_cores
+from rg_env.base.errors import ConfigError, need
+from rg_env.base.processes import usable_cores
 
 CPU_OVERRIDES: dict[str, Any] = {
     "trainer.strategy": "fsdp",

@@ -32,9 +32,9 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from rg_env.base.errors import ConfigError, RGEnvError
+from rg_env.base.processes import redirect_output
 from rg_env.cpu.cpu_settings import GREEDY_BELOW, SamplingParams
-from rg_env.errors import ConfigError, RGEnvError
-from rg_env.processes import redirect_output
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import inspect
 
+from rg_env.base.errors import refuse
 from rg_env.dump.schema import MESSAGE_KEYS, FileKind, Record
-from rg_env.errors import refuse
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from rg_env.base.errors import RGEnvError, did_you_mean
+from rg_env.base.wording import visible
 from rg_env.dump.frames import ROLLOUT_SCHEMA, SCHEMA
 from rg_env.dump.schema import FileKind, NotKept, Outcome, Phase
-from rg_env.errors import RGEnvError, did_you_mean
 from rg_env.scoring.types import Status, Violation
-from rg_env.wording import visible
 
 WORDS: dict[str, list[str]] = {
     "phase": list(Phase),

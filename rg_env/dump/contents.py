@@ -24,6 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rg_env.base.wording import counted
 from rg_env.dump.files import MAX_LINE, READ_ERRORS, DumpFile, Line, lines_in, open_lines
 from rg_env.dump.manifest import State
 from rg_env.dump.run_files import Run
@@ -41,7 +42,6 @@ from rg_env.dump.schema import (
     from_line,
     ledger_line,
 )
-from rg_env.wording import counted
 
 MAX_KEPT = 1000
 """Findings of a kind that are listed one by one."""

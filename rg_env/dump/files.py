@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
+from rg_env.base.errors import DumpError
 from rg_env.dump.schema import BadLineError, FileKind, NewerSchemaError, Record, from_line
-from rg_env.errors import DumpError
 
 if sys.version_info >= (3, 14):
     from compression import zstd as zstd

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from rg_env.base.errors import DumpError, similar_words
 from rg_env.dump.run_files import dump_folders
-from rg_env.errors import DumpError, similar_words
 
 RUNS = Path("runs")
 """The folder in which the recipes put their runs."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rg_env.choices import Split
+from rg_env.base.choices import Split
 from rg_env.config import RGDumpConfig
 from rg_env.dump.manifest import Attempt, Manifest, new_run_id, read_manifest, write_manifest
 from rg_env.dump.writer import DumpWriter

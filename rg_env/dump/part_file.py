@@ -21,7 +21,7 @@ from pathlib import Path
 
 from loguru import logger
 
-from rg_env.atomic import sync_fd, sync_path, write_all
+from rg_env.base.atomic import sync_fd, sync_path, write_all
 from rg_env.dump.files import PART, DumpFile, batch_name, free_number, is_taken, lines_in, list_files
 from rg_env.dump.schema import BadLineError, FileKind, GroupName, GroupRecord, Record, from_line, ledger_line
 

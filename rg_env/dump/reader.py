@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rg_env.choices import ResponseFormat
+from rg_env.base.choices import ResponseFormat
+from rg_env.base.wording import counted, visible
 from rg_env.config import RGDumpConfig
 from rg_env.dump.contents import Contents, Findings, OpenFile, TextPlace, findings_of
 from rg_env.dump.files import DumpFile, Line, list_files
@@ -37,7 +38,6 @@ from rg_env.dump.schema import (
     TrainedRecord,
 )
 from rg_env.scoring.parse import with_opening
-from rg_env.wording import counted, visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -356,8 +356,8 @@ class Dump:
 
     def refuse_conditions(self, *, texts: bool = False) -> None:
         """Raise a ConditionError because no rollout matches the conditions, unless there are no rollouts."""
+        from rg_env.base.hints import what_there_is
         from rg_env.dump.conditions import ConditionError
-        from rg_env.hints import what_there_is
 
         tested = list(dict.fromkeys(["task", *self._tested_columns()]))
         hint = what_there_is(frame for run in self.runs for frame in self._frames_of(run, tested, texts))

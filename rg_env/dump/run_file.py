@@ -13,10 +13,10 @@ from typing import Any
 
 from loguru import logger
 
-from rg_env.atomic import replace_bytes
+from rg_env.base.atomic import replace_bytes
+from rg_env.base.errors import DumpError
 from rg_env.dump.files import HeldError, RunLock
 from rg_env.dump.manifest import as_json_bytes, new_run_id
-from rg_env.errors import DumpError
 
 RUN_FILE = "rg_env_run.json"
 

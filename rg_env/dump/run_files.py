@@ -14,11 +14,11 @@ from itertools import groupby
 from pathlib import Path, PurePath
 from typing import Any
 
+from rg_env.base.errors import DumpError
+from rg_env.base.wording import visible
 from rg_env.dump.files import PREFIX, DumpFile, list_files, manifest_name, open_regular, parse_name
 from rg_env.dump.manifest import Manifest, State, merge_manifests, read_manifest, state_of
 from rg_env.dump.schema import TEXT_KINDS, FileKind
-from rg_env.errors import DumpError
-from rg_env.wording import visible
 
 _BELOW_SHOWN = 10
 """How many folders with dumps an error names."""

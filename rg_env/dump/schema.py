@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypedDict
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from rg_env.choices import SOLVED_AT
-from rg_env.errors import DumpError
+from rg_env.base.choices import SOLVED_AT
+from rg_env.base.errors import DumpError
 from rg_env.scoring.types import Status, Violation
 
 SCHEMA_VERSION = 1

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from rg_env.atomic import replacing, sync_path
+from rg_env.base.atomic import replacing, sync_path
+from rg_env.base.errors import DumpError
 from rg_env.dump.files import COMPRESSED, READ_ERRORS, open_lines, open_regular, why_unreadable
 from rg_env.dump.reader import open_run
-from rg_env.errors import DumpError
 
 FRAME = 1 << 18
 """Bytes that are decompressed to read one line."""

@@ -29,6 +29,8 @@ from typing import Self
 
 from loguru import logger
 
+from rg_env.base.errors import DumpError, one_line
+from rg_env.base.wording import counted
 from rg_env.config import RGDumpConfig
 from rg_env.dump.files import RunLock, check_folder, list_files
 from rg_env.dump.manifest import Attempt, end_manifest, note_in_manifest, restore_manifest
@@ -45,9 +47,7 @@ from rg_env.dump.schema import (
     ledger_line,
     to_line,
 )
-from rg_env.errors import DumpError, one_line
 from rg_env.scoring.types import Status
-from rg_env.wording import counted
 
 LOG_SECONDS = 10.0
 """Interval between two messages that the disk is waited for."""

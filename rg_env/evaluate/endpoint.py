@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from rg_env.errors import RGEnvError, describe, need, one_line
+from rg_env.base.errors import RGEnvError, describe, need, one_line
 
 if TYPE_CHECKING:
     import openai

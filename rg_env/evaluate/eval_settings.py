@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rg_env.base.errors import ConfigError, need, refuse, similar_words
+from rg_env.base.output import print_error
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.errors import ConfigError, need, refuse, similar_words
-from rg_env.output import print_error
 from rg_env.setting_names import find_setting, is_foreign, is_group
 from rg_env.settings import fields_of, read_file, read_value, replaced_tasks, set_value
 from rg_env.user_code import import_modules

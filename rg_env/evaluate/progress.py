@@ -12,8 +12,8 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from rg_env.base.output import console, print_text
 from rg_env.evaluate.outcome import Totals
-from rg_env.output import console, print_text
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from rg_env.choices import Split
+from rg_env.base.choices import Split
+from rg_env.base.errors import ConfigError, one_line
+from rg_env.base.output import print_error
+from rg_env.base.wording import counted
 from rg_env.dump import Attempt, DumpWriter, Phase, check_folder, open_dump
 from rg_env.dump.files import list_files, manifest_name
 from rg_env.dump.manifest import note_in_manifest
 from rg_env.dump.reader import Dump, open_run_of
 from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutRecord, answered
-from rg_env.errors import ConfigError, one_line
 from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, Responder, base_url
 from rg_env.evaluate.eval_settings import generator_settings
 from rg_env.evaluate.job import EndpointOptions, Job
@@ -35,11 +37,9 @@ from rg_env.evaluate.resumption import Claim, claim
 from rg_env.evaluate.server import Server, ServerError, program_for, start_server
 from rg_env.evaluate.suites import Question
 from rg_env.judge import Judge
-from rg_env.output import print_error
 from rg_env.rollout import Origin, Rollout, Stopwatch
 from rg_env.scoring import Verdict
 from rg_env.templates import judged_text
-from rg_env.wording import counted
 
 if TYPE_CHECKING:
     from rg_env.rollout_log import RolloutLog

@@ -29,10 +29,10 @@ from typing import Any
 
 import psutil
 
+from rg_env.base.errors import ConfigError, RGEnvError, need, one_line, refuse
+from rg_env.base.output import print_error
+from rg_env.base.processes import die_with_parent, usable_cores
 from rg_env.dump.run_file import RUN_FILE
-from rg_env.errors import ConfigError, RGEnvError, need, one_line, refuse
-from rg_env.output import print_error
-from rg_env.processes import die_with_parent, usable_cores
 
 _POLL, _SHOW_EVERY = 0.2, 15.0
 _STARTS_WITHIN = 3600.0

@@ -16,10 +16,10 @@ from typing import Any
 import jsonlines
 import msgspec
 
-from rg_env.atomic import check_output, new_file
+from rg_env.base.atomic import check_output, new_file
+from rg_env.base.errors import DumpError
 from rg_env.dump import Dump, GroupRecord, NewerSchemaError, RolloutRecord, from_line
 from rg_env.dump.schema import answered
-from rg_env.errors import DumpError
 
 _encode = msgspec.json.Encoder().encode
 

@@ -23,6 +23,8 @@ import jsonlines
 import msgspec
 from loguru import logger
 
+from rg_env.base.errors import ConfigError, DumpError
+from rg_env.base.wording import counted
 from rg_env.dump import (
     Attempt,
     GroupRecord,
@@ -37,11 +39,9 @@ from rg_env.dump.files import MAX_LINE, READ_ERRORS, open_regular, why_unreadabl
 from rg_env.dump.manifest import note_in_manifest
 from rg_env.dump.opening import open_with
 from rg_env.dump.run_files import folder_name
-from rg_env.errors import ConfigError, DumpError
 from rg_env.formats.records import Place, Row, loads
 from rg_env.formats.together import Files, evaluation_steps, join_turns, prompts_at, split_repeated, usual_size
 from rg_env.scoring.types import Status
-from rg_env.wording import counted
 
 KEPT = 1000
 """Messages about records that are kept."""

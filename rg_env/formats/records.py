@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
+from rg_env.base.errors import ConfigError
 from rg_env.dump import GroupRecord, Phase, RolloutRecord
-from rg_env.errors import ConfigError
 from rg_env.scoring.types import Status
 from rg_env.tasks import Item
 

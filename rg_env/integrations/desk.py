@@ -21,8 +21,8 @@ from typing import Any
 import msgspec
 from fastapi.responses import JSONResponse
 
-from rg_env.choices import ResponseFormat
-from rg_env.errors import ConfigError
+from rg_env.base.choices import ResponseFormat
+from rg_env.base.errors import ConfigError
 from rg_env.integrations.bodies import Json, RefusedError, absent, decode, too_many
 from rg_env.integrations.item_makers import ItemMakers, NotMadeError, Wanted
 from rg_env.integrations.turns_of_clients import Shares, Turns

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rg_env.choices import Split
-from rg_env.errors import ConfigError
+from rg_env.base.choices import Split
+from rg_env.base.errors import ConfigError
 from rg_env.modules import modules_of_tasks
 from rg_env.prompts import Prompts
 from rg_env.rows.item_source import ItemSource, item_of_id

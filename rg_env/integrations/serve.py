@@ -32,7 +32,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rg_env import __version__
-from rg_env.errors import RGEnvError, describe, one_line
+from rg_env.base.errors import RGEnvError, describe, one_line
 from rg_env.integrations.bodies import LARGE_BODIES, RefusedError
 from rg_env.integrations.connections import KEEP_ALIVE_SECONDS, LimitedProtocol, allow_connections
 from rg_env.integrations.desk import CLIENT, Desk, Reply, explain

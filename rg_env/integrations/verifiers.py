@@ -20,8 +20,8 @@ import openai
 import verifiers.v1 as vf
 from pydantic import Field, PrivateAttr, model_validator
 
+from rg_env.base.errors import RGEnvError
 from rg_env.config import RGDumpConfig
-from rg_env.errors import RGEnvError
 from rg_env.evaluate.eval_settings import apply_overrides
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
 from rg_env.judge import Judge

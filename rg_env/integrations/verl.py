@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rg_env.base.errors import ScorerPoolError
 from rg_env.config import RGDumpConfig
-from rg_env.errors import ScorerPoolError
 from rg_env.judge import Judge
 from rg_env.tasks import Item
 

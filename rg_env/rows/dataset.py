@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, overload
 
-from rg_env.atomic import check_output, new_file
-from rg_env.choices import RowFormat
+from rg_env.base.atomic import check_output, new_file
+from rg_env.base.choices import RowFormat
+from rg_env.base.errors import need_number
 from rg_env.config import RGDumpConfig
-from rg_env.errors import need_number
 from rg_env.prompts import Message, Prompts
 from rg_env.rows.item_source import Complexity, ItemSource
 from rg_env.scoring.types import ScorerConfig

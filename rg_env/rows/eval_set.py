@@ -11,8 +11,8 @@ from typing import Any
 
 from loguru import logger
 
+from rg_env.base.errors import need_number
 from rg_env.config import RGDumpConfig
-from rg_env.errors import need_number
 from rg_env.prompts import Prompts
 from rg_env.rows.dataset import Rows, prompt_options
 from rg_env.rows.item_source import Complexity, ItemSource

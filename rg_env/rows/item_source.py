@@ -14,7 +14,7 @@ from typing import Any
 
 from loguru import logger
 
-from rg_env.errors import ConfigError, need, need_number
+from rg_env.base.errors import ConfigError, need, need_number
 from rg_env.prompts import Prompts
 from rg_env.scoring.types import ScorerConfig
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, TaskSpec, encode_entry, hash64

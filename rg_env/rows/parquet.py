@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.progress import Progress
 
-from rg_env.choices import RowFormat
-from rg_env.output import console
+from rg_env.base.choices import RowFormat
+from rg_env.base.output import console
 
 ROW_GROUP = 1000
 """Rows per row group; an export keeps one group in memory."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rg_env.lazy import exports
+from rg_env.base.lazy import exports
 from rg_env.scoring.length import Penalty, group_penalty, length_penalty
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, Violation

@@ -36,10 +36,10 @@ from typing import Any, NamedTuple
 from loguru import logger
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from rg_env.atomic import new_file
-from rg_env.choices import SOLVED_AT, ResponseFormat, Split
-from rg_env.errors import ConfigError
-from rg_env.output import console, print_error
+from rg_env.base.atomic import new_file
+from rg_env.base.choices import SOLVED_AT, ResponseFormat, Split
+from rg_env.base.errors import ConfigError
+from rg_env.base.output import console, print_error
 from rg_env.runner.caller_guarded import guarded
 from rg_env.runner.machine import usable_cores
 from rg_env.scoring.audit_rows import How, Tried, junk_for, meaning, other_spelling, response_with, try_rows

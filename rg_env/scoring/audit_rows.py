@@ -14,7 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from rg_env.choices import SOLVED_AT, ResponseFormat
+from rg_env.base.choices import SOLVED_AT, ResponseFormat
 from rg_env.scoring.file_scorers import FileQuestion, file_question, score_here, with_each_answer
 from rg_env.scoring.formatting import unwrapped
 from rg_env.scoring.numbers import ROUNDING, read_number, read_quantity, same_quantity

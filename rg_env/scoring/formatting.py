@@ -9,7 +9,7 @@ import re
 import unicodedata
 from fractions import Fraction
 
-from rg_env.braces import BRACE, closing_brace
+from rg_env.base.braces import BRACE, closing_brace
 
 _MOST_LAYERS = 6
 """`**$\\boxed{\\text{7}}.$**` has five."""

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from rg_env.errors import describe, one_line
+from rg_env.base.errors import describe, one_line
 from rg_env.scoring.base_score import CHEAP
 from rg_env.scoring.expressions import CONSTANTS, CONSTRUCTORS, MOST_DIGITS, TOKEN, Expression, Grammar, Refusal, read
 from rg_env.tasks.soundness import AUDITED_TASKS

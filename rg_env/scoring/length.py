@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rg_env.errors import need_number
+from rg_env.base.errors import need_number
 from rg_env.settings import check_fields, setting
 
 

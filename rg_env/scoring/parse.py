@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from rg_env.choices import ResponseFormat
-from rg_env.errors import refuse
+from rg_env.base.choices import ResponseFormat
+from rg_env.base.errors import refuse
 from rg_env.scoring.types import ParsedResponse, Span, Violation
 
 _TAG = re.compile(r"</?(?:think|answer)>")

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loguru import logger
 
-from rg_env.choices import ResponseFormat
-from rg_env.errors import ConfigError, RGEnvError
+from rg_env.base.choices import ResponseFormat
+from rg_env.base.errors import ConfigError, RGEnvError
+from rg_env.base.once import Once
 from rg_env.modules import modules_of_tasks
-from rg_env.once import Once
 from rg_env.runner.caller_pool import ScorerPool, wait, wait_async
 from rg_env.runner.failures import LONGEST_REASON, Failure, JobFailedError, ProtocolError, describe, reason_of
 from rg_env.runner.machine import usable_cores, workers_for

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-from rg_env.choices import ResponseFormat
+from rg_env.base.choices import ResponseFormat
 from rg_env.settings import setting
 
 

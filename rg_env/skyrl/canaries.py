@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loguru import logger
 
-from rg_env.choices import ResponseFormat
+from rg_env.base.choices import ResponseFormat
+from rg_env.base.errors import RGEnvError
+from rg_env.base.wording import counted, rate
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.errors import RGEnvError
 from rg_env.judge import Judge
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring.formatting import canonical
@@ -31,7 +32,6 @@ from rg_env.scoring.types import AnswerScore
 from rg_env.symptoms import CANARIES, CANARY_FAILURES, RIGHT_UNSOLVED, WRONG_SOLVED
 from rg_env.tasks import Item
 from rg_env.tasks.item import ENV_CLASS
-from rg_env.wording import counted, rate
 
 if TYPE_CHECKING:
     from rg_env.rollout_log import RolloutLog

@@ -25,11 +25,20 @@ from typing import Any, NamedTuple
 
 from loguru import logger
 
+from rg_env.base.errors import (
+    ConfigError,
+    RGEnvError,
+    UnavailableError,
+    did_you_mean,
+    need,
+    one_line,
+    refuse,
+    wrong_value,
+)
+from rg_env.base.hub import check_hub_model
 from rg_env.config import PREFIX
 from rg_env.cpu.cpu_settings import cpu_threads, uses_server
 from rg_env.dump.files import try_folder
-from rg_env.errors import ConfigError, RGEnvError, UnavailableError, did_you_mean, need, one_line, refuse, wrong_value
-from rg_env.hub import check_hub_model
 from rg_env.own_workers import has_flash_attn
 from rg_env.prompts import Prompts, format_warning
 from rg_env.rewards import load_reward, try_reward_function

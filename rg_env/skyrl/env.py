@@ -16,8 +16,8 @@ import skyrl_gym
 from loguru import logger
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
+from rg_env.base.errors import ConfigError
 from rg_env.config import RGDumpConfig
-from rg_env.errors import ConfigError
 from rg_env.judge import Judge
 from rg_env.rewards import compose_reward
 from rg_env.rollout import Rollout, Stopwatch

@@ -24,9 +24,10 @@ from skyrl.train.entrypoints.main_base import BasePPOExp
 from skyrl.train.utils.ray_logging import redirect_actor_output_to_file
 from skyrl.train.utils.tracking import Tracking
 
+from rg_env.base.errors import MissingGroupsError, describe, need, one_line
+from rg_env.base.wording import counted
 from rg_env.config import PREFIX
 from rg_env.dump import DumpWriter, close_all, open_dump
-from rg_env.errors import MissingGroupsError, describe, need, one_line
 from rg_env.own_workers import WithoutFlashAttn, has_flash_attn
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.rows.eval_set import EvalSet
@@ -40,7 +41,6 @@ from rg_env.skyrl.train_config import RGTrainConfig
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
 from rg_env.terminal.reports import Reports
 from rg_env.user_code import import_modules, in_user_code, load_object
-from rg_env.wording import counted
 
 _REASON = 500
 """At most so many characters of an error are noted and shown."""

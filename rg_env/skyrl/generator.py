@@ -21,8 +21,8 @@ from skyrl.train.generators.base import GeneratorInput, GeneratorOutput, Traject
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import get_rollout_metrics
 
+from rg_env.base.errors import describe, refuse
 from rg_env.dump import DumpWriter, GroupRecord, Phase
-from rg_env.errors import describe, refuse
 from rg_env.judge import Judge
 from rg_env.rewards import mean_reward
 from rg_env.rollout import Rollout

@@ -27,9 +27,9 @@ from typing import Any
 from loguru import logger
 from skyrl.train.generators.base import GeneratorInput, GeneratorOutput, TrajectoryID
 
+from rg_env.base.errors import RGEnvError
 from rg_env.dump import DumpWriter, GroupRecord, Phase
 from rg_env.dump.schema import Message
-from rg_env.errors import RGEnvError
 from rg_env.rollout import Origin, Prompt, Rollout, Stopwatch
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict
 from rg_env.skyrl.env import SLOT

@@ -21,8 +21,8 @@ from loguru import logger
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from skyrl.train.utils import initialize_ray
 
-from rg_env.errors import ConfigError, RGEnvError
-from rg_env.processes import SCRATCH, STOPPED_BY
+from rg_env.base.errors import ConfigError, RGEnvError
+from rg_env.base.processes import SCRATCH, STOPPED_BY
 from rg_env.skyrl.logs import open_log
 from rg_env.skyrl.train_config import RGTrainConfig
 from rg_env.terminal.reports import Reports

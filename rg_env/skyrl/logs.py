@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from loguru import logger
 
+from rg_env.base.processes import redirect_output
 from rg_env.config import RGDumpConfig
-from rg_env.processes import redirect_output
 from rg_env.skyrl.train_config import RGTrainConfig
 from rg_env.terminal.reports import Reports
 from rg_env.user_code import named_modules

@@ -19,10 +19,10 @@ from omegaconf.errors import OmegaConfBaseException
 from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.config.config import DataConfig, EnvironmentConfig, SkyRLGymConfig
 
+from rg_env.base.errors import ConfigError, UnavailableError, need, one_line
+from rg_env.base.output import print_error
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.cpu.cpu_settings import CPU_OVERRIDES, nano_path
-from rg_env.errors import ConfigError, UnavailableError, need, one_line
-from rg_env.output import print_error
 from rg_env.setting_names import find_setting, foreign_names, is_group, setting_names
 from rg_env.settings import check_value, nearest_recipe, read_file, read_value, replaced_tasks, set_value, value_of
 from rg_env.skyrl.checks import (
@@ -186,7 +186,7 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
         else:
             loose.append(arg)
     if loose:
-        from rg_env.hints import loose_words
+        from rg_env.base.hints import loose_words
 
         mistakes += loose_words(loose, setting_names(), nearest_recipe)
     values = _overridden(files, typed)

@@ -28,11 +28,11 @@ from skyrl.train.trainer import RayPPOTrainer
 from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
 from torch.utils.data import DataLoader
 
+from rg_env.base.errors import ConfigError, RGEnvError, describe
 from rg_env.dump import DumpWriter, GroupRecord, TrainedRecord, close_all
 from rg_env.dump.manifest import Attempt, note_in_manifest
 from rg_env.dump.reader import open_run_of
 from rg_env.dump.schema import RG_DUMP, has_no_signal
-from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.faults import explain_dead_reward
 from rg_env.preflight_limits import FIRST_STEPS
 from rg_env.rows.eval_set import EvalSet

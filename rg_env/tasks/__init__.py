@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rg_env.lazy import exports
+from rg_env.base.lazy import exports
 
 if TYPE_CHECKING:
-    from rg_env.choices import Split
+    from rg_env.base.choices import Split
     from rg_env.tasks.entry_json import decode_entry, encode_entry
     from rg_env.tasks.item import Item, hash64, split_of
     from rg_env.tasks.items import ItemStream
@@ -42,7 +42,7 @@ _MODULES = {
     "Item": "rg_env.tasks.item",
     "ItemStream": "rg_env.tasks.items",
     "Soundness": "rg_env.tasks.soundness",
-    "Split": "rg_env.choices",
+    "Split": "rg_env.base.choices",
     "TaskInfo": "rg_env.tasks.registry",
     "TaskMix": "rg_env.tasks.mix",
     "TaskSpec": "rg_env.tasks.mix",

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from rg_env.choices import Split
-from rg_env.errors import ConfigError
+from rg_env.base.choices import Split
+from rg_env.base.errors import ConfigError
 from rg_env.tasks.entry_json import decode_entry, encode_entry
 
 ENV_CLASS = "rg_dump"

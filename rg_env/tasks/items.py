@@ -14,8 +14,8 @@ from typing import Any
 
 from loguru import logger
 
-from rg_env.choices import Split
-from rg_env.errors import ConfigError, describe
+from rg_env.base.choices import Split
+from rg_env.base.errors import ConfigError, describe
 from rg_env.tasks.entry_json import encode_entry
 from rg_env.tasks.item import Item, ItemId, hash64, split_of
 from rg_env.tasks.upstream import UnusableItemError

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import yaml
 from loguru import logger
 
-from rg_env.errors import ConfigError, describe, did_you_mean, need_number
+from rg_env.base.errors import ConfigError, describe, did_you_mean, need_number
 from rg_env.tasks.question_file import QuestionFile, parse_file
 from rg_env.tasks.registry import check_name, check_options, task_categories
 from rg_env.tasks.soundness import AUDITED_TASKS, Soundness, in_default_mix, reason_for, soundness_of
@@ -179,7 +179,7 @@ def _read_recipe(path: Path) -> Any:
     try:
         value = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        from rg_env.hints import file_beside
+        from rg_env.base.hints import file_beside
 
         raise ConfigError(f"tasks={str(path)!r}: there is no such file{file_beside(path, ('.yaml', '.yml'))}") from None
     except (OSError, ValueError, yaml.YAMLError) as error:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from rg_env.choices import Split
-from rg_env.errors import ConfigError, did_you_mean, need_number
+from rg_env.base.choices import Split
+from rg_env.base.errors import ConfigError, did_you_mean, need_number
 from rg_env.modules import import_named
 
 OWN_SCORERS = ("exact", "number", "math", "choice")

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple, TypeGuard
 
 from loguru import logger
 
-from rg_env.braces import closing_brace
-from rg_env.choices import Split
-from rg_env.errors import ConfigError, describe, one_line
+from rg_env.base.braces import closing_brace
+from rg_env.base.choices import Split
+from rg_env.base.errors import ConfigError, describe, one_line
+from rg_env.base.wording import counted
 from rg_env.tasks.item import same_question, split_of_row
 from rg_env.tasks.question_file import MOST_ANSWERS, OWN_SCORERS, QuestionFile, columns_in, fill_in
 from rg_env.tasks.question_options import NO_OPTIONS, Options, as_list, is_list_of_options, number_listed, read_options
 from rg_env.tasks.question_sources import READERS, Source, load_from_hub, open_file
-from rg_env.wording import counted
 
 _KEPT_READ = 8
 """Files whose rows are kept in memory, for the next data set or command that asks."""
@@ -78,7 +78,7 @@ def read_rows(task: str, file: QuestionFile, split: Split) -> Rows:
     try:
         stat = path.stat()
     except OSError as error:
-        from rg_env.hints import file_beside
+        from rg_env.base.hints import file_beside
 
         hint = file_beside(path, READERS)
         raise ConfigError(f"tasks.{task}.file: {path} cannot be read: {error.strerror}{hint}") from None
@@ -289,7 +289,7 @@ def _value(columns: Mapping[Any, Any], name: str, setting: str) -> Any:
     value: Any = columns
     for part in name.split("."):
         if not isinstance(value, Mapping) or part not in value:
-            from rg_env.hints import missing_column
+            from rg_env.base.hints import missing_column
 
             raise ValueError(missing_column(setting, name, columns))
         value = value[part]
@@ -327,7 +327,7 @@ def _need_text(name: str, value: object) -> str:
         return value
     if value is None:
         raise ValueError(f"{name} is empty")
-    from rg_env.hints import no_question
+    from rg_env.base.hints import no_question
 
     raise ValueError(f"{name} is not a text but {type(value).__name__}{no_question(name, value)}")
 
@@ -359,7 +359,7 @@ def _answer(name: str, value: Any) -> str:
         raise ValueError(f"{name} is empty")
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return _plain(str(value))
-    from rg_env.hints import no_answer
+    from rg_env.base.hints import no_answer
 
     raise ValueError(f"{name} is not a text or a number but {type(value).__name__}{no_answer(name, value)}")
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from rg_env.errors import ConfigError, UnavailableError, describe, one_line
+from rg_env.base.errors import ConfigError, UnavailableError, describe, one_line
 from rg_env.tasks.question_file import HubSet
 
 Numbered = Iterator[tuple[int, object]]
@@ -56,7 +56,7 @@ def open_file(place: str, path: Path) -> Source:
     ending = "".join(path.suffixes[-2:] if path.suffix.lower() == ".gz" else path.suffixes[-1:]).lower()
     reader = READERS.get(ending)
     if reader is None:
-        from rg_env.hints import other_kind
+        from rg_env.base.hints import other_kind
 
         kinds = "must end with .jsonl, .json, .csv or .tsv (or .gz behind one of these), or .parquet"
         raise ConfigError(f"{place}: {kinds}{other_kind(path)}")

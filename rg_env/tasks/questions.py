@@ -16,14 +16,14 @@ from typing import Any
 
 from loguru import logger
 
-from rg_env.choices import Split
-from rg_env.errors import ConfigError
+from rg_env.base.choices import Split
+from rg_env.base.errors import ConfigError
+from rg_env.base.wording import counted
 from rg_env.tasks.entry_json import encode_entry
 from rg_env.tasks.item import SCORER_KEY, Item, ItemId, hash64, same_question, split_of_row
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.question_file import OWN_SCORERS, QuestionFile
 from rg_env.tasks.question_rows import Row, read_rows
-from rg_env.wording import counted
 
 _MARK_DIGITS = 8
 

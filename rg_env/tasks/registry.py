@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
-from rg_env.errors import ConfigError, describe, did_you_mean
+from rg_env.base.errors import ConfigError, describe, did_you_mean
 from rg_env.settings import check_value
 from rg_env.tasks.levels import scale_of
 from rg_env.tasks.soundness import AUDITED_TASKS, Soundness, check_audited, in_default_mix, reason_for, soundness_of

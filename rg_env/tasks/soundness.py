@@ -10,7 +10,7 @@ import functools
 import importlib.metadata
 from enum import StrEnum
 
-from rg_env.errors import ConfigError
+from rg_env.base.errors import ConfigError
 
 AUDITED_VERSION = "0.1.25"
 """The version of reasoning-gym whose scorers were audited."""

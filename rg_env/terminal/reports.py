@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from loguru import logger
 
-from rg_env.processes import SCRATCH
+from rg_env.base.processes import SCRATCH
 
 if TYPE_CHECKING:
     from loguru import Message, Record

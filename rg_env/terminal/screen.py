@@ -25,9 +25,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from rg_env.errors import MissingGroupsError, RGEnvError, describe, one_line
-from rg_env.output import cell, console, print_error
-from rg_env.wording import rate
+from rg_env.base.errors import MissingGroupsError, RGEnvError, describe, one_line
+from rg_env.base.output import cell, console, print_error
+from rg_env.base.wording import rate
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -26,9 +26,9 @@ from typing import NoReturn
 
 import psutil
 
-from rg_env.errors import RGEnvError, one_line
-from rg_env.output import guard_streams
-from rg_env.processes import SCRATCH, STOPPED_BY, adopt_orphans, die_with_parent, make_scratch, redirect_output
+from rg_env.base.errors import RGEnvError, one_line
+from rg_env.base.output import guard_streams
+from rg_env.base.processes import SCRATCH, STOPPED_BY, adopt_orphans, die_with_parent, make_scratch, redirect_output
 from rg_env.terminal.reports import VERBOSE, Reports
 from rg_env.terminal.screen import AT_THE_END, Screen
 

@@ -9,10 +9,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from rg_env.base.errors import ConfigError, DumpError
 from rg_env.cli import app
 from rg_env.dump import FileKind, open_run
 from rg_env.dump.files import zstd
-from rg_env.errors import ConfigError, DumpError
 
 SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rg_env.analysis.export import Dpo, Reason, Sft, export
-from rg_env.choices import Think
+from rg_env.base.choices import Think
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import Attempt, DumpWriter, FileKind, open_run, to_line, write_manifest

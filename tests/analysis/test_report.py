@@ -22,11 +22,11 @@ from rg_env.analysis.report.figures import MAX_POINTS
 from rg_env.analysis.report.page import page
 from rg_env.analysis.report.report_groups import MAX_TEXT, groups_to_show
 from rg_env.analysis.stats import measure
+from rg_env.base.errors import DumpError
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import Attempt, FileKind, open_run, write_manifest
 from rg_env.dump.files import batch_name
-from rg_env.errors import DumpError
 from tests.analysis.reports import Report, dump_of, random_groups, rows, said, step_records
 from tests.analysis.samples import write_ledger
 from tests.dump.records import RUN_ID, group, rollout, unanswered

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from rg_env.analysis.rescore import has_changed, question_of, rescore
+from rg_env.base.errors import ConfigError, DumpError
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import Attempt, open_run, write_manifest
-from rg_env.errors import ConfigError, DumpError
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring import Status, Violation
 from rg_env.tasks import Item

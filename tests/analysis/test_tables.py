@@ -15,7 +15,7 @@ from rg_env.analysis.tables import (
     render_details,
     render_table,
 )
-from rg_env.choices import By
+from rg_env.base.choices import By
 from rg_env.dump import Attempt, open_run, write_manifest
 from rg_env.dump.manifest import end_manifest
 from tests.analysis.samples import ledger_rows, write_ledger, write_texts

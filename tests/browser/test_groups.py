@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from rg_env.analysis.group_text import Query, ranked
 from rg_env.analysis.reparse import reparse, without_think
+from rg_env.base.wording import visible
 from rg_env.browser.browser_app import LONGEST, styled_response
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
@@ -23,7 +24,6 @@ from rg_env.dump.conditions import ConditionError, parse_condition
 from rg_env.rollout_log import RolloutLog
 from rg_env.scoring import parse_response
 from rg_env.scoring.types import Status, Violation
-from rg_env.wording import visible
 from tests.analysis.reports import dump_of
 from tests.dump.records import group, rollout, violating
 

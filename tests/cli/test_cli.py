@@ -10,10 +10,10 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from rg_env.base.errors import RGEnvError
 from rg_env.cli import app
 from rg_env.dump import open_run
 from rg_env.dump.files import list_files
-from rg_env.errors import RGEnvError
 from rg_env.tasks import list_tasks
 from tests.documents import ROOT
 from tests.dump.records import write_record
@@ -30,7 +30,7 @@ def test_tasks(monkeypatch):
     assert len(tasks) == 105
     assert {"name", "category", "in_default_mix", "soundness", "reason"} <= set(tasks[0])
     assert all(task["reason"] for task in tasks if task["soundness"] == "unsound")
-    monkeypatch.setattr("rg_env.output._PIPE_WIDTH", 100)
+    monkeypatch.setattr("rg_env.base.output._PIPE_WIDTH", 100)
     shown = invoke("tasks").stdout
     table, _, legend = shown.partition("105 tasks, 92 in the default mix")
     assert legend and max(map(len, shown.splitlines())) <= 100

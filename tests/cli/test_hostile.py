@@ -10,11 +10,11 @@ from backports import zstd
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from rg_env.base.errors import RGEnvError
 from rg_env.cli import app
 from rg_env.dump import FileKind
 from rg_env.dump import files as dump_files
 from rg_env.dump.files import batch_name, lock_name, manifest_name
-from rg_env.errors import RGEnvError
 from tests.analysis.samples import write_ledger, write_texts
 from tests.dump.records import RUN_ID, group
 from tests.running import run_program

@@ -12,10 +12,10 @@ import pytest
 from loguru import logger
 from rich.table import Table
 
+from rg_env.base.output import cell, console, guard_streams, print_error, print_fields, print_json, print_line
 from rg_env.cli import main
 from rg_env.dump import FileKind, ledger_line, to_line
 from rg_env.dump.files import batch_name, lock_name, manifest_name
-from rg_env.output import cell, console, guard_streams, print_error, print_fields, print_json, print_line
 from tests.dump.records import group, rollout
 
 EVIL = (

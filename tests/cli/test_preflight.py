@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from rg_env import preflight_limits
+from rg_env.base.errors import ConfigError
 from rg_env.cli import app
 from rg_env.cpu import nano_path
 from rg_env.dump import open_run
-from rg_env.errors import ConfigError
 from tests.evaluate.server import completion, serving
 
 LIMIT = 64

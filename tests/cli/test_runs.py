@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rg_env.base.errors import DumpError
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import Attempt, DumpWriter, open_run, write_manifest
-from rg_env.errors import DumpError
 from tests.dump.records import group
 
 SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"

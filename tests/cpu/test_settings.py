@@ -6,8 +6,8 @@ import pytest
 from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampling_params_for_backend
 from skyrl.train.config import SamplingParams as SkyRLSamplingParams
 
+from rg_env.base.errors import ConfigError
 from rg_env.cpu.cpu_settings import SamplingParams, cpu_threads
-from rg_env.errors import ConfigError
 from tests.running import run_program
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rg_env.base.errors import DumpError
 from rg_env.cli import app
 from rg_env.dump.locate import locate
-from rg_env.errors import DumpError
 
 SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
 

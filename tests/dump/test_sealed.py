@@ -10,6 +10,7 @@ import pytest
 from backports import zstd
 from typer.testing import CliRunner
 
+from rg_env.base.errors import DumpError
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import Attempt, DumpWriter, FileKind, open_run
@@ -17,7 +18,6 @@ from rg_env.dump import sealed as sealing
 from rg_env.dump.contents import Contents
 from rg_env.dump.files import list_files
 from rg_env.dump.sealed import seal
-from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, lines_of, manifest, rollout, write_manifest
 
 SIZE = 40

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 
-from rg_env import hub, templates
+from rg_env import templates
+from rg_env.base import hub
 from rg_env.cli import main
 from rg_env.evaluate import run, server
 from tests.evaluate.server import Server, completion

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rg_env.base.errors import ConfigError
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import Attempt, open_run, write_manifest
 from rg_env.dump.validate import validate
-from rg_env.errors import ConfigError
 from rg_env.evaluate.endpoint import RequestLimits, Sampling
 from rg_env.evaluate.job import EndpointOptions, Job
 from rg_env.evaluate.resumption import claim

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rg_env.errors import ConfigError
+from rg_env.base.errors import ConfigError
 from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, RequestLimits, Sampling, base_url
 from tests.evaluate.server import CUT, HANG, Answer, completion, error, serving
 

@@ -95,7 +95,7 @@ def test_an_evaluation_that_lost_a_response_to_every_question_has_a_table_and_ex
 
 def test_the_table_fits_80_columns_with_the_total_first_and_whole_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("rg_env.output._PIPE_WIDTH", 80)
+    monkeypatch.setattr("rg_env.base.output._PIPE_WIDTH", 80)
     Path("long.yaml").write_text("tasks: {intermediate_integration: {size: 2}, polynomial_multiplication: {size: 2}}")
     with serving(lambda number, body: completion("<answer>1</answer>")) as server:
         done = evaluate(server, "long.yaml", "--samples", "2")

@@ -3,9 +3,9 @@
 import pytest
 from typer.testing import CliRunner
 
+from rg_env.base.errors import ConfigError
 from rg_env.cli import app
 from rg_env.dump import claim_run
-from rg_env.errors import ConfigError
 from rg_env.evaluate.server import find_models, run_of
 
 

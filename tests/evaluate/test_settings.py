@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rg_env.errors import ConfigError
+from rg_env.base.errors import ConfigError
 from rg_env.evaluate.eval_settings import read_settings
 from rg_env.skyrl.train_config import load_run
 

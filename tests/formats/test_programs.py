@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from loguru import logger
 from typer.testing import CliRunner
 
+from rg_env.base.errors import RGEnvError
 from rg_env.cli import app
 from rg_env.dump import DumpWriter, open_run
 from rg_env.dump.validate import validate
-from rg_env.errors import RGEnvError
 from rg_env.formats import FORMATS, import_records
 from rg_env.formats.records import Place
 

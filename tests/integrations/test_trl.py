@@ -13,10 +13,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from rg_env.base.errors import ConfigError
 from rg_env.config import RGDumpConfig
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
-from rg_env.errors import ConfigError
 from rg_env.integrations.trl import GRPOReward, to_dataset
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring import AnswerScore, Scorer, Status

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import rg_env.processes
-from rg_env.errors import ConfigError, MissingGroupsError
-from rg_env.processes import ray_folder
+import rg_env.base.processes
+from rg_env.base.errors import ConfigError, MissingGroupsError
+from rg_env.base.processes import ray_folder
 from rg_env.terminal.reports import Reports
 from rg_env.terminal.screen import Screen
 from rg_env.terminal.supervisor import supervise
@@ -109,7 +109,7 @@ def ends_with_groups_missing() -> None:
 
 
 if __name__ == "__main__":
-    rg_env.processes._LONGEST_TEMP = 1000  # the scratch folder is below the test's, whose path is too long for Ray
+    rg_env.base.processes._LONGEST_TEMP = 1000  # the scratch folder is below the test's, whose path is too long for Ray
     screen = Screen("train")
     code = supervise(globals()[sys.argv[1]], screen)
     screen.end(code, ["a.yaml"])

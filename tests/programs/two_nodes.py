@@ -11,7 +11,7 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 import ray
 from ray.cluster_utils import Cluster
 
-from rg_env.errors import ConfigError
+from rg_env.base.errors import ConfigError
 from rg_env.skyrl.launch import on_this_node, wait_for_task
 from rg_env.terminal.reports import Reports
 

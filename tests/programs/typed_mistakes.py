@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 
 import rg_env.train
-from rg_env.errors import RGEnvError
+from rg_env.base.errors import RGEnvError
 from rg_env.terminal.screen import Screen
 from tests.programs.typed_commands import answers
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rg_env.errors import ConfigError, ScorerPoolError
+from rg_env.base.errors import ConfigError, ScorerPoolError
 from rg_env.scoring import Guarded, GuardedScore, Status, guarded
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from rg_env.errors import ScorerPoolError
+from rg_env.base.errors import ScorerPoolError
 from rg_env.runner import caller_worker, guarded
 from rg_env.scoring import AnswerScore, Scorer, Status
 from tests.runner.processes import (

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rg_env.errors import one_line
+from rg_env.base.errors import one_line
 from rg_env.runner import caller_worker
 from rg_env.runner.caller_pool import wait
 from rg_env.runner.caller_worker import Limit, Worker

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from rg_env.base.errors import ConfigError
 from rg_env.config import RGDumpConfig
-from rg_env.errors import ConfigError
 from rg_env.runner.caller_pool import ScorerPool
 from rg_env.runner.failures import Failure, JobFailedError, ScorerPoolError
 from rg_env.scoring import Scorer, Status

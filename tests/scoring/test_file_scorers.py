@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rg_env import ReasoningGymDataset
-from rg_env.errors import ConfigError, ScorerPoolError
+from rg_env.base.errors import ConfigError, ScorerPoolError
 from rg_env.scoring import Scorer
 from rg_env.tasks import question_file
 from rg_env.tasks.item import SCORER_KEY

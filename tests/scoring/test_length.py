@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rg_env.errors import ConfigError
+from rg_env.base.errors import ConfigError
 from rg_env.scoring import Penalty, length_penalty
 from rg_env.scoring.length import LENGTH_PENALTIES, LengthPenaltyConfig, ScoredGroup, atropos, dapo, group_penalty, kimi
 

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rg_env.analysis.reparse import reparse, without_think
-from rg_env.choices import ResponseFormat
-from rg_env.errors import ConfigError
+from rg_env.base.choices import ResponseFormat
+from rg_env.base.errors import ConfigError
 from rg_env.scoring import ParsedResponse, Scorer, Violation, parse_response
 from rg_env.scoring.formatting import canonical
 

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reasoning_gym.factory import DATASETS
 
-from rg_env.errors import ConfigError, ScorerPoolError
+from rg_env.base.errors import ConfigError, ScorerPoolError
 from rg_env.modules import IMPORTS
 from rg_env.runner import caller_pool as pool
 from rg_env.runner.caller_worker import Limit, Worker

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from rg_env.errors import ScorerPoolError
+from rg_env.base.errors import ScorerPoolError
 from rg_env.terminal.reports import Reports
 from rg_env.terminal.screen import Screen
 from rg_env.terminal.supervisor import supervise

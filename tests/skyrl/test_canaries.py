@@ -11,9 +11,9 @@ import pytest
 from loguru import logger
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 
+from rg_env.base.errors import RGEnvError
 from rg_env.config import RGDumpConfig
 from rg_env.dump import open_run
-from rg_env.errors import RGEnvError
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring.scorer import Scorer
 from rg_env.scoring.types import AnswerScore, Status

@@ -6,7 +6,7 @@ import json
 import pytest
 from ray._private import node
 
-from rg_env.errors import RGEnvError
+from rg_env.base.errors import RGEnvError
 from rg_env.skyrl.launch import SLOW_START, explaining_a_slow_start
 from tests.running import run_program
 

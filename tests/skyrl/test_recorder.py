@@ -21,10 +21,10 @@ from skyrl.train.generators.utils import concatenate_generator_outputs, prepare_
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 import rg_env
+from rg_env.base.errors import ConfigError, RGEnvError
 from rg_env.config import RGDumpConfig
 from rg_env.dump import DumpWriter, open_run
 from rg_env.dump.validate import validate
-from rg_env.errors import ConfigError, RGEnvError
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.recorder import Recorder

@@ -18,12 +18,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from rg_env import atomic
+from rg_env.base import atomic
+from rg_env.base.errors import ConfigError, DumpError
 from rg_env.cli import app
 from rg_env.dump import Attempt, DumpWriter, claim_run, write_manifest
 from rg_env.dump.run_file import lock_checkpoints
 from rg_env.dump.run_files import dump_folders
-from rg_env.errors import ConfigError, DumpError
 from rg_env.skyrl.experiment import RGExperiment
 from rg_env.skyrl.recorder import open_dump
 from rg_env.skyrl.resumption import as_settings

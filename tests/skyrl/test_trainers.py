@@ -19,10 +19,10 @@ import torch
 from loguru import logger
 from skyrl.train.trainer import RayPPOTrainer
 
+from rg_env.base.errors import ConfigError, RGEnvError
 from rg_env.dump import DumpWriter, group_id, open_run
 from rg_env.dump.part_file import PartFile
 from rg_env.dump.validate import validate
-from rg_env.errors import ConfigError, RGEnvError
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.skyrl.steps import StepTracking
 from rg_env.skyrl.trainers import RecordingTrainer

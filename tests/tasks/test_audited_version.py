@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rg_env.errors import ConfigError
+from rg_env.base.errors import ConfigError
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring.guard import REWRITES
 from rg_env.scoring.upstream import make_scorer

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import reasoning_gym
 
-from rg_env.errors import ConfigError
+from rg_env.base.errors import ConfigError
 from rg_env.rows.eval_set import EvalSet
 from rg_env.tasks import Item, ItemStream, Split, decode_entry, encode_entry, hash64, items, split_of, task_names
 from rg_env.tasks.upstream.generators import FIXES, solve_swap

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from loguru import logger
 from typer.testing import CliRunner
 
+from rg_env.base.errors import ConfigError
 from rg_env.cli import app
-from rg_env.errors import ConfigError
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.rows.eval_set import EvalSet
 from rg_env.rows.item_source import FIXED_COMPLEXITIES

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rg_env.errors import ConfigError
+from rg_env.base.errors import ConfigError
 from rg_env.tasks import KNOWN_UNSOUND, OFTEN_FREE, TaskMix, TaskSpec, hash64, task_categories, task_names
 from rg_env.tasks.mix import warn_of_unsound
 

@@ -16,7 +16,7 @@ import datasets
 import polars as pl
 import pytest
 
-from rg_env.errors import ConfigError
+from rg_env.base.errors import ConfigError
 from rg_env.scoring.audit import audit_of
 from rg_env.scoring.file_scorers import FileQuestion, file_question, score_here
 from rg_env.tasks import Split, TaskMix

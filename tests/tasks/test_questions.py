@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from rg_env import ReasoningGymDataset
-from rg_env.errors import ConfigError
+from rg_env.base.errors import ConfigError
 from rg_env.rows.eval_set import EvalSet
 from rg_env.rows.item_source import item_of_id
 from rg_env.tasks import Split, TaskMix

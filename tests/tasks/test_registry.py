@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rg_env.errors import ConfigError
+from rg_env.base.errors import ConfigError
 from rg_env.tasks import KNOWN_UNSOUND, Soundness, list_tasks
 from rg_env.tasks.registry import check_name, check_options
 from tests.running import run_program

@@ -19,7 +19,7 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rg_env import __version__
-from rg_env.errors import RGEnvError, one_line
+from rg_env.base.errors import RGEnvError, one_line
 from rg_env.integrations.bodies import RefusedError
 from rg_env.integrations.desk import CLIENT, Reply, explain
 from rg_env.integrations.episodes import UNANSWERED, Episode, Episodes, Outcome

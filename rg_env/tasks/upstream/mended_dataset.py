@@ -16,7 +16,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from rg_env.errors import ConfigError, describe
+from rg_env.base.errors import ConfigError, describe
 from rg_env.tasks.soundness import check_audited
 from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.clarity import correct

@@ -20,9 +20,9 @@ from typing import Any
 from backports import zstd
 from typer.testing import CliRunner
 
+from rg_env.base.errors import RGEnvError
 from rg_env.cli import app
 from rg_env.dump.schema import LedgerRecord
-from rg_env.errors import RGEnvError
 from tests.analysis.reports import Report
 
 DATA = Path(__file__).parents[2] / "data" / "readings"

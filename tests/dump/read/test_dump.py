@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rg_env.analysis import statistics
+from rg_env.base.errors import DumpError
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import (
@@ -32,7 +33,6 @@ from rg_env.dump.files import batch_name, manifest_name
 from rg_env.dump.frames import SCHEMA
 from rg_env.dump.manifest import end_manifest, read_manifest
 from rg_env.dump.schema import GROUP_FACTS, ROLLOUT_FACTS, ledger_line
-from rg_env.errors import DumpError
 from tests.analysis.samples import write_ledger
 from tests.dump.records import RUN_ID, group, manifest, rollout, violating
 

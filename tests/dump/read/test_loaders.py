@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from rg_env.base.errors import ConfigError
 from rg_env.cli import app
 from rg_env.dump import ColumnTypes, FileKind, ledger_line, open_run, to_line
 from rg_env.dump.files import batch_name
-from rg_env.errors import ConfigError
 from tests.dump.records import RUN_ID, group, rollout, violating
 
 BARE = {"violation": "", "answer": "", "stop_reason": "", "policy_version": "", "detail": ""}

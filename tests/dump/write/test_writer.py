@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rg_env.base.errors import DumpError
 from rg_env.config import RGDumpConfig
 from rg_env.dump import (
     Attempt,
@@ -23,7 +24,6 @@ from rg_env.dump import (
 )
 from rg_env.dump.files import list_files
 from rg_env.dump.manifest import read_manifest
-from rg_env.errors import DumpError
 from tests.dump.records import RUN_ID, group, lines_of, names, uids
 from tests.running import run_program
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rg_env.errors import ConfigError
+from rg_env.base.errors import ConfigError
 from rg_env.skyrl.train_config import load_run
 from tests.documents import ROOT
 

@@ -5,7 +5,7 @@ import json
 import huggingface_hub.constants
 import pytest
 
-from rg_env.errors import ConfigError
+from rg_env.base.errors import ConfigError
 from rg_env.settings import check_value, value_of
 from rg_env.skyrl.train_config import RGTrainConfig, known_settings, load_run
 from tests.running import run_program

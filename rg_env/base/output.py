@@ -22,7 +22,7 @@ from rich.segment import Segment
 from rich.style import StyleType
 from rich.text import Text
 
-from rg_env.wording import visible
+from rg_env.base.wording import visible
 
 if TYPE_CHECKING:
     from loguru import Record

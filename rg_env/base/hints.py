@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from rg_env.errors import did_you_mean, one_line, similar_words
+from rg_env.base.errors import did_you_mean, one_line, similar_words
 
 if TYPE_CHECKING:
     import polars as pl

@@ -5,7 +5,7 @@ Invariant: the hub is asked as transformers and vLLM ask it, with the user's tok
 
 from __future__ import annotations
 
-from rg_env.errors import UnavailableError, one_line, wrong_value
+from rg_env.base.errors import UnavailableError, one_line, wrong_value
 
 _SECONDS = 5.0
 """How long the hub has to answer."""

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from rg_env.errors import ConfigError, one_line
+from rg_env.base.errors import ConfigError, one_line
 
 _STAMP = "%Y%m%d-%H%M%S"
 

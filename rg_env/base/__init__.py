@@ -1,0 +1,1 @@
+"""What every other part stands on: files, errors, output, processes, words. It knows nothing of tasks or dumps."""
