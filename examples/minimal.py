@@ -9,9 +9,9 @@ import tempfile
 
 from rg_env import Judge, ReasoningGymDataset, RGDumpConfig, Rollout
 from rg_env.analysis import statistics
+from rg_env.config import LengthPenaltyConfig
 from rg_env.dump import open_dump, open_run
 from rg_env.rollout import Origin
-from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.tasks import Item
 
 

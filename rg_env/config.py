@@ -8,12 +8,48 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from rg_env.base.choices import SOLVED_AT, ResponseFormat
-from rg_env.scoring.length import LengthPenaltyConfig
-from rg_env.scoring.types import ScorerConfig
+from rg_env.base.choices import SOLVED_AT, LengthPenalty, ResponseFormat
 from rg_env.settings import check_fields, setting
 
 PREFIX = "environment.skyrl_gym.rg_dump"
+
+
+@dataclass
+class ScorerConfig:
+    """The pool of processes that run Reasoning Gym's scorers."""
+
+    workers: int | str = setting("auto", choices=("auto",), at_least=1, free=True)
+    """How many answers are scored at once. `auto`: half of the cores that the process may use, at least 2 and at most
+    16. Two take about 110 MB."""
+    timeout: float = setting(5.0, above=0)
+    """CPU seconds for one answer, raw and tagged together; at most four times that in wall time."""
+    max_answer_chars: int = setting(8192, at_least=1)
+    """Longer answers are the violation `answer_too_long`. An item whose own answer is longer than half of this allows
+    twice that answer's length."""
+    normalize: bool = False
+    """Score an imperfect answer a second time without the formatting around it (`\\boxed{}`, `$…$`, bold, code fence,
+    final period, …) and thousands separators. Can only raise a score, and is recorded as `normalized`."""
+    partial_credit: str = setting("calibrated", choices=("upstream", "calibrated", "none"))
+    """How scores between 0 and 1 count. `upstream`: unchanged. `calibrated`: on tasks that reward a cheap policy, only
+    beyond what that policy scores on the same item. `none`: as 0."""
+
+
+@dataclass
+class LengthPenaltyConfig:
+    """The rule that applies in the train phase. Lengths are in response tokens."""
+
+    kind: str = setting("atropos", choices=tuple(LengthPenalty))
+    """The rule, one of the [length penalties](rewards.md#length-penalties)."""
+    max_length: int | None = setting(None, at_least=1)
+    """M, the limit. Null: `generator.sampling_params.max_generate_length`."""
+    threshold: float = setting(0.75, at_least=0, below=1)
+    """atropos: share of M up to which there is no penalty."""
+    correct_at: float = setting(0.5, at_least=0, at_most=1)
+    """atropos: the penalty applies only to groups in which every score is at least this."""
+    buffer: int | None = setting(None, at_least=1)
+    """dapo: width of the zone with a partial penalty before M, in tokens. Null: a quarter of M."""
+    weight: float = setting(1.0, at_least=0)
+    """dapo, kimi: factor on what is added to the reward."""
 
 
 @dataclass

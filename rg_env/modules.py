@@ -90,3 +90,17 @@ def registered_modules() -> list[str]:
     datasets = sys.modules["reasoning_gym"].factory.DATASETS
     modules = {dataset_class.__module__ for dataset_class, _ in datasets.values()}
     return sorted(module for module in modules if not module.startswith("reasoning_gym."))
+
+
+_scorers: set[str] = set()
+"""The functions that a task mix of this process names as scorers, and the modules that its user imported."""
+
+
+def allow_as_scorers(names: Iterable[str]) -> None:
+    """Let entries name these functions, or functions of these modules, as their scorers."""
+    _scorers.update(names)
+
+
+def may_score(function: str) -> bool:
+    """Return whether an entry, which may come from anywhere, may have its answers scored by this function."""
+    return function in _scorers or function.rpartition(".")[0] in _scorers

@@ -22,11 +22,11 @@ from typing import Any
 from loguru import logger
 
 from rg_env.base.errors import RGEnvError, describe, one_line, refuse
-from rg_env.config import PREFIX, RGDumpConfig
+from rg_env.config import PREFIX, LengthPenaltyConfig, RGDumpConfig
 from rg_env.rollout import Rollout as Rollout  # the type that a user's function gets
 from rg_env.rollout import Stopwatch
 from rg_env.runner.caller_pool import Deliver, wait_for, wait_for_async
-from rg_env.scoring.length import LengthPenaltyConfig, ScoredGroup, group_penalty
+from rg_env.scoring.length import ScoredGroup, group_penalty
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, Status, Verdict
 from rg_env.tasks import Item

@@ -16,8 +16,7 @@ from typing import Any
 
 from rg_env.base.errors import RGEnvError, need, one_line, refuse
 from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.modules import IMPORTS, UserCodeError, files_of, import_named, registered_modules
-from rg_env.tasks.question_file import allow_modules
+from rg_env.modules import IMPORTS, UserCodeError, allow_as_scorers, files_of, import_named, registered_modules
 
 _LOG = "user_code.log"
 _logged: set[tuple[Path, str, str]] = set()
@@ -45,7 +44,7 @@ def import_modules(config: RGDumpConfig) -> None:
         return
     import_named(names)
     # After the import, so that a module that fails is neither allowed nor handed on to other processes.
-    allow_modules(config.imports)
+    allow_as_scorers(config.imports)
     os.environ[IMPORTS] = ",".join(registered_modules())
 
 

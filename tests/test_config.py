@@ -3,9 +3,7 @@
 import pytest
 
 from rg_env.base.errors import ConfigError
-from rg_env.config import RGDumpConfig
-from rg_env.scoring.length import LengthPenaltyConfig
-from rg_env.scoring.types import ScorerConfig
+from rg_env.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
 from rg_env.settings import check_value, read_file, read_value
 
 

@@ -27,6 +27,15 @@ class ResponseFormat(StrEnum):
     """An answer block, as in the Atropos environment."""
 
 
+class LengthPenalty(StrEnum):
+    """The rules of `rg_env.scoring.length`."""
+
+    ATROPOS = "atropos"
+    DAPO = "dapo"
+    KIMI = "kimi"
+    NONE = "none"
+
+
 class RowFormat(StrEnum):
     """The trainer that an exported file of prompts is for."""
 

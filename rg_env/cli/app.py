@@ -288,11 +288,10 @@ def score(
       cat response.txt | rg-env score chain_sum-eval-123-7@0.25 --response -
       rg-env score my_questions --tasks recipe.yaml
     """
-    from rg_env.config import RGDumpConfig
+    from rg_env.config import RGDumpConfig, ScorerConfig
     from rg_env.judge import Judge
     from rg_env.rows.dataset import ReasoningGymDataset
     from rg_env.rows.item_source import item_of_id
-    from rg_env.scoring.types import ScorerConfig
     from rg_env.tasks import TaskMix
 
     import_tasks(imports)

@@ -12,11 +12,10 @@ from typing import Any
 from loguru import logger
 
 from rg_env.base.errors import need_number
-from rg_env.config import RGDumpConfig
+from rg_env.config import RGDumpConfig, ScorerConfig
 from rg_env.prompts import Prompts
 from rg_env.rows.dataset import Rows, prompt_options
 from rg_env.rows.item_source import Complexity, ItemSource
-from rg_env.scoring.types import ScorerConfig
 from rg_env.tasks import Item, ItemStream, TaskMix, TaskSpec
 from rg_env.tasks.questions import QuestionStream
 

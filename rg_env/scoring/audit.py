@@ -40,13 +40,14 @@ from rg_env.base.atomic import new_file
 from rg_env.base.choices import SOLVED_AT, ResponseFormat, Split
 from rg_env.base.errors import ConfigError
 from rg_env.base.output import console, print_error
+from rg_env.config import ScorerConfig
 from rg_env.runner.caller_guarded import guarded
 from rg_env.runner.machine import usable_cores
 from rg_env.scoring.audit_rows import How, Tried, junk_for, meaning, other_spelling, response_with, try_rows
 from rg_env.scoring.numbers import read_number
 from rg_env.scoring.options import options_of
 from rg_env.scoring.scorer import Scorer
-from rg_env.scoring.types import ScorerConfig, Status
+from rg_env.scoring.types import Status
 from rg_env.tasks.item import SCORER_KEY, hash64, same_question
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.question_file import OWN_SCORERS, QuestionFile

@@ -12,13 +12,14 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from rg_env.modules import may_score
 from rg_env.runner.caller_guarded import Guarded, GuardedScore, guarded
 from rg_env.scoring.formatting import unquoted
 from rg_env.scoring.numbers import ROUNDING, read_quantity, same_quantity
 from rg_env.scoring.options import chosen, options_of
 from rg_env.scoring.types import AnswerScore, Status, is_out_of_range
 from rg_env.tasks.item import SCORER_KEY
-from rg_env.tasks.question_file import MOST_ANSWERS, OWN_SCORERS, is_allowed
+from rg_env.tasks.question_file import MOST_ANSWERS, OWN_SCORERS
 
 Score = float | dict[str, float]
 UNREAD = MappingProxyType({"score": 0.0, "unread": 1.0})
@@ -80,7 +81,7 @@ def file_question(entry: Mapping[str, Any]) -> FileQuestion | str | None:
     scorer = metadata.get(SCORER_KEY)
     if not isinstance(scorer, str):
         return None
-    if not is_allowed(scorer):
+    if scorer not in OWN_SCORERS and not may_score(scorer):
         return (
             f"answers are scored by {scorer}, which is not called on an entry's word: name the task and its file "
             "in `tasks`, or its module in `imports` (--imports)"

@@ -2,15 +2,17 @@
 
 Invariant: a rule lowers a score by a factor in [0, 1], or adds to the reward alone. So no rule raises a score or turns
 a solved group into a failed one. In the formulas, L is a response's length and M the limit, both in response tokens.
-Annotations stay real types here (see `rg_env.config`).
 """
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from rg_env.base.errors import need_number
-from rg_env.settings import check_fields, setting
+from rg_env.config import LengthPenaltyConfig
+from rg_env.settings import check_fields
 
 
 class ScoredGroup(NamedTuple):
@@ -34,7 +36,7 @@ class Penalty:
     additions: list[float]
 
 
-def atropos(group: ScoredGroup, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
+def atropos(group: ScoredGroup, limit: int, settings: LengthPenaltyConfig) -> Penalty:
     """Score × (1 − clip((L − tM) / (M − tM), 0, 1)) if every base score is at least `correct_at`; t is `threshold`.
 
     Source: the reasoning_gym environment of Atropos (Nous Research), with t = 0.75.
@@ -49,7 +51,7 @@ def atropos(group: ScoredGroup, limit: int, settings: "LengthPenaltyConfig") -> 
     return Penalty(factors, [0.0] * len(factors))
 
 
-def dapo(group: ScoredGroup, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
+def dapo(group: ScoredGroup, limit: int, settings: LengthPenaltyConfig) -> Penalty:
     """Soft overlong punishment, added to the reward: 0 up to M − `buffer`, then linear down to −`weight` at M.
 
     Source: Yu et al., "DAPO: An Open-Source LLM Reinforcement Learning System at Scale", 2025, equation 13.
@@ -62,7 +64,7 @@ def dapo(group: ScoredGroup, limit: int, settings: "LengthPenaltyConfig") -> Pen
     return Penalty([1.0] * len(overlong), [0.0 - settings.weight * share for share in overlong])  # never −0.0
 
 
-def kimi(group: ScoredGroup, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
+def kimi(group: ScoredGroup, limit: int, settings: LengthPenaltyConfig) -> Penalty:
     """Added to the reward: `weight` · λ if solved, min(0, `weight` · λ) if not, where λ = ½ − (L − min)/(max − min).
 
     Source: Kimi Team, "Kimi k1.5: Scaling Reinforcement Learning with LLMs", 2025, section 2.3.3. The paper turns the
@@ -78,34 +80,16 @@ def kimi(group: ScoredGroup, limit: int, settings: "LengthPenaltyConfig") -> Pen
     return Penalty([1.0] * len(shares), [settings.weight * share for share in shares])
 
 
-def none(group: ScoredGroup, limit: int, settings: "LengthPenaltyConfig") -> Penalty:
+def none(group: ScoredGroup, limit: int, settings: LengthPenaltyConfig) -> Penalty:
     """No penalty."""
     return Penalty([1.0] * len(group.scores), [0.0] * len(group.scores))
 
 
 # To add one: a function with formula, source and a runnable example in its docstring, whose first line is its effect in
-# docs/rewards.md, and its name here. A setting of its own is a field of `LengthPenaltyConfig` below, whose meaning
-# begins with the names of the penalties that read it. A penalty that adds to the reward needs its range in
+# docs/rewards.md, and its name here and in `choices`. A setting of its own is a field of `LengthPenaltyConfig`, whose
+# meaning begins with the names of the penalties that read it. A penalty that adds to the reward needs its range in
 # `test_factors_and_additions_keep_their_ranges`; all need a test of their values.
 LENGTH_PENALTIES = {rule.__name__: rule for rule in (atropos, dapo, kimi, none)}
-
-
-@dataclass
-class LengthPenaltyConfig:
-    """The rule that applies in the train phase. Lengths are in response tokens."""
-
-    kind: str = setting("atropos", choices=tuple(LENGTH_PENALTIES))
-    """The rule, one of the [length penalties](rewards.md#length-penalties)."""
-    max_length: int | None = setting(None, at_least=1)
-    """M, the limit. Null: `generator.sampling_params.max_generate_length`."""
-    threshold: float = setting(0.75, at_least=0, below=1)
-    """atropos: share of M up to which there is no penalty."""
-    correct_at: float = setting(0.5, at_least=0, at_most=1)
-    """atropos: the penalty applies only to groups in which every score is at least this."""
-    buffer: int | None = setting(None, at_least=1)
-    """dapo: width of the zone with a partial penalty before M, in tokens. Null: a quarter of M."""
-    weight: float = setting(1.0, at_least=0)
-    """dapo, kimi: factor on what is added to the reward."""
 
 
 def group_penalty(settings: LengthPenaltyConfig, group: ScoredGroup, max_length: int) -> Penalty:

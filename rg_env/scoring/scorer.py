@@ -29,6 +29,7 @@ from loguru import logger
 from rg_env.base.choices import ResponseFormat
 from rg_env.base.errors import ConfigError, RGEnvError
 from rg_env.base.once import Once
+from rg_env.config import ScorerConfig
 from rg_env.modules import modules_of_tasks
 from rg_env.runner.caller_pool import ScorerPool, wait, wait_async
 from rg_env.runner.failures import LONGEST_REASON, Failure, JobFailedError, ProtocolError, describe, reason_of
@@ -37,7 +38,7 @@ from rg_env.scoring import guard
 from rg_env.scoring.base_score import CHEAP, base_score
 from rg_env.scoring.formatting import unwrapped, without_separators
 from rg_env.scoring.parse import parse_response
-from rg_env.scoring.types import AnswerScore, ParsedResponse, ScorerConfig, Status, Verdict
+from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict
 from rg_env.settings import check_fields
 from rg_env.tasks.item import SCORER_KEY
 from rg_env.tasks.soundness import AUDITED_TASKS

@@ -1,34 +1,12 @@
-"""Settings and results of scoring. Closed sets are enums, results are frozen dataclasses.
+"""Results of scoring. Closed sets are enums, results are frozen dataclasses."""
 
-Annotations stay real types here (see `rg_env.config`).
-"""
+from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Self
 
 from rg_env.base.choices import ResponseFormat
-from rg_env.settings import setting
-
-
-@dataclass
-class ScorerConfig:
-    """The pool of processes that run Reasoning Gym's scorers."""
-
-    workers: int | str = setting("auto", choices=("auto",), at_least=1, free=True)
-    """How many answers are scored at once. `auto`: half of the cores that the process may use, at least 2 and at most
-    16. Two take about 110 MB."""
-    timeout: float = setting(5.0, above=0)
-    """CPU seconds for one answer, raw and tagged together; at most four times that in wall time."""
-    max_answer_chars: int = setting(8192, at_least=1)
-    """Longer answers are the violation `answer_too_long`. An item whose own answer is longer than half of this allows
-    twice that answer's length."""
-    normalize: bool = False
-    """Score an imperfect answer a second time without the formatting around it (`\\boxed{}`, `$…$`, bold, code fence,
-    final period, …) and thousands separators. Can only raise a score, and is recorded as `normalized`."""
-    partial_credit: str = setting("calibrated", choices=("upstream", "calibrated", "none"))
-    """How scores between 0 and 1 count. `upstream`: unchanged. `calibrated`: on tasks that reward a cheap policy, only
-    beyond what that policy scores on the same item. `none`: as 0."""
 
 
 class Violation(StrEnum):

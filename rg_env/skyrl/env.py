@@ -17,12 +17,11 @@ from loguru import logger
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from rg_env.base.errors import ConfigError
-from rg_env.config import RGDumpConfig
+from rg_env.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
 from rg_env.judge import Judge
 from rg_env.rewards import compose_reward
 from rg_env.rollout import Rollout, Stopwatch
-from rg_env.scoring.length import LengthPenaltyConfig
-from rg_env.scoring.types import ScorerConfig, Verdict
+from rg_env.scoring.types import Verdict
 from rg_env.skyrl.tally import Counts, named_shares
 from rg_env.tasks import Item
 from rg_env.tasks.item import ENV_CLASS

@@ -8,13 +8,13 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from rg_env.base.choices import Split
 from rg_env.base.errors import ConfigError, did_you_mean, need_number
-from rg_env.modules import import_named
+from rg_env.modules import allow_as_scorers, import_named
 
 OWN_SCORERS = ("exact", "number", "math", "choice")
 MOST_ANSWERS = 100
@@ -182,18 +182,4 @@ def _check_scorer(place: str, scorer: str) -> None:
     if not callable(getattr(sys.modules[module], name, None)):
         raise ConfigError(f"{place}.scorer={scorer!r}: the module {module} has no function {name!r}")
     # Only after it has been imported and found: entries may name what is in this set.
-    _allowed.add(scorer)
-
-
-_allowed: set[str] = set()
-"""The functions that a mix of this process names as scorers, and the modules that its user imported."""
-
-
-def allow_modules(names: Iterable[str]) -> None:
-    """Let entries name functions of these modules as scorers."""
-    _allowed.update(names)
-
-
-def is_allowed(scorer: str) -> bool:
-    """Return whether an entry, which may come from anywhere, may have its answers scored by this function."""
-    return scorer in OWN_SCORERS or scorer in _allowed or scorer.rpartition(".")[0] in _allowed
+    allow_as_scorers([scorer])

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from rg_env.config import ScorerConfig
 from rg_env.scoring import Scorer, shared_scorer
-from rg_env.scoring.types import ScorerConfig
 
 
 @pytest.fixture

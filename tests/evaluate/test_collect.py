@@ -16,14 +16,13 @@ from typer.testing import CliRunner
 
 from rg_env.base.errors import ConfigError
 from rg_env.cli import app
-from rg_env.config import RGDumpConfig
+from rg_env.config import RGDumpConfig, ScorerConfig
 from rg_env.dump import Attempt, open_run, write_manifest
 from rg_env.dump.validate import validate
 from rg_env.evaluate.endpoint import RequestLimits, Sampling
 from rg_env.evaluate.job import EndpointOptions, Job
 from rg_env.evaluate.resumption import claim
 from rg_env.evaluate.suites import train_questions
-from rg_env.scoring.types import ScorerConfig
 from tests.evaluate.server import HANG, Answer, completion, error, serving, wait_for_groups
 from tests.running import program, run_program
 

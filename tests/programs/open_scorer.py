@@ -13,8 +13,8 @@ import time
 from typing import Any
 
 from rg_env.base.errors import ScorerPoolError
+from rg_env.config import ScorerConfig
 from rg_env.scoring import Scorer, guarded, shared_scorer
-from rg_env.scoring.types import ScorerConfig
 from tests.runner.processes import fork_server_pid, fork_servers, living_children, wait_until
 from tests.runner.programs.functions import spin
 

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 from rg_env.base.errors import ConfigError
-from rg_env.config import RGDumpConfig
+from rg_env.config import RGDumpConfig, ScorerConfig
 from rg_env.runner.caller_pool import ScorerPool
 from rg_env.runner.failures import Failure, JobFailedError, ScorerPoolError
 from rg_env.scoring import Scorer, Status
 from rg_env.scoring.base_score import CHEAP, RAW_ALONE, base_score, cheap_answers
-from rg_env.scoring.types import ScorerConfig
 from rg_env.tasks.soundness import AUDITED_TASKS, in_default_mix
 from tests.runner.test_messages import kept_by
 

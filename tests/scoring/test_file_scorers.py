@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from rg_env import ReasoningGymDataset
+from rg_env import ReasoningGymDataset, modules
 from rg_env.base.errors import ConfigError, ScorerPoolError
 from rg_env.scoring import Scorer
-from rg_env.tasks import question_file
 from rg_env.tasks.item import SCORER_KEY
 from tests.scoring import file_scorer_functions
 
@@ -117,7 +116,7 @@ def test_a_function_without_a_score_for_the_own_answer_is_refused_before_a_run(
     name = f"{file_scorer_functions.__name__}.points"
     with pytest.raises(ConfigError, match="because your function fails, such as of row 1"):
         ReasoningGymDataset({"mine": {"file": {"path": str(path), "scorer": name}}})
-    monkeypatch.setattr(question_file, "_allowed", {name})
+    monkeypatch.setattr(modules, "_scorers", {name})
     scored = scorer.score_answer(entry(name, "b", row={"answer": "b", "points": {"b": float(points)}}), "b")
     assert (scored.score, scored.status, scored.detail.startswith(why)) == (0, "error", True)
 
@@ -127,7 +126,7 @@ def test_truth_and_rounding_are_no_mistakes_of_a_function(
     scorer: Scorer, monkeypatch: pytest.MonkeyPatch, points: str, score: float
 ) -> None:
     name = f"{file_scorer_functions.__name__}.points"
-    monkeypatch.setattr(question_file, "_allowed", {name})
+    monkeypatch.setattr(modules, "_scorers", {name})
     scored = scorer.score_answer(entry(name, "b", row={"answer": "b", "points": {"b": json.loads(points)}}), "b")
     assert (scored.score, scored.status, scored.detail) == (score, "ok", "")
 

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rg_env.base.choices import LengthPenalty
 from rg_env.base.errors import ConfigError
+from rg_env.config import LengthPenaltyConfig
 from rg_env.scoring import Penalty, length_penalty
-from rg_env.scoring.length import LENGTH_PENALTIES, LengthPenaltyConfig, ScoredGroup, atropos, dapo, group_penalty, kimi
+from rg_env.scoring.length import LENGTH_PENALTIES, ScoredGroup, atropos, dapo, group_penalty, kimi
 
 MAX = 1000
 unit = st.floats(0, 1)
@@ -21,6 +23,10 @@ DEFAULT = LengthPenaltyConfig()
 def of(rows: list[Any], **settings: Any) -> Penalty:
     columns = ([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows])
     return group_penalty(LengthPenaltyConfig(**settings), ScoredGroup(*columns), MAX)
+
+
+def test_the_setting_knows_each_rule() -> None:
+    assert set(LENGTH_PENALTIES) == set(LengthPenalty)
 
 
 @given(groups, kinds, st.floats(0, 3))

@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 from reasoning_gym.factory import DATASETS
 
 from rg_env.base.errors import ConfigError, ScorerPoolError
+from rg_env.config import ScorerConfig
 from rg_env.modules import IMPORTS
 from rg_env.runner import caller_pool as pool
 from rg_env.runner.caller_worker import Limit, Worker
 from rg_env.runner.failures import Failure, JobFailedError
 from rg_env.scoring import AnswerScore, Scorer, Status, Verdict, Violation, base_score, guard, shared_scorer
 from rg_env.scoring import scorer as scorer_module
-from rg_env.scoring.types import ScorerConfig
 from rg_env.tasks import encode_entry, entry_json
 from rg_env.tasks.upstream import oracles
 from tests.programs import endless_guard

@@ -6,10 +6,9 @@ from collections import Counter
 import pytest
 
 from rg_env.analysis.stats import statistics
-from rg_env.config import RGDumpConfig
+from rg_env.config import RGDumpConfig, ScorerConfig
 from rg_env.dump import DumpWriter, Outcome, open_run
 from rg_env.rows.dataset import ReasoningGymDataset
-from rg_env.scoring.types import ScorerConfig
 from tests.skyrl.generating import SAMPLES, TASK, oracle, right, run, total
 
 ITEMS = 10

@@ -10,11 +10,10 @@ import pytest
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import concatenate_generator_outputs
 
-from rg_env.config import RGDumpConfig
+from rg_env.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dump import DumpWriter, open_run
 from rg_env.rollout import Rollout
 from rg_env.rows.dataset import ReasoningGymDataset
-from rg_env.scoring.length import LengthPenaltyConfig
 from rg_env.skyrl.env import SLOT, RGDumpEnv
 from rg_env.skyrl.groups import with_slots
 from rg_env.tasks import Item
