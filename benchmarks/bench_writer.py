@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.comparison import Comparison, Goal, Measure, timed
 from benchmarks.make_dump import make_group
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import DumpWriter, GroupRecord, to_line
 
 CHARS, TEMPLATES, PER_CALL = 2000, 384, 64

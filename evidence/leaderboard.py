@@ -33,7 +33,7 @@ import polars as pl
 from rg_env.base.choices import ResponseFormat
 from rg_env.base.errors import ConfigError, DumpError, RGEnvError
 from rg_env.base.processes import usable_cores
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Attempt, DumpWriter, GroupRecord, Phase, new_run_id, open_run, write_manifest
 from rg_env.dump.manifest import end_manifest
 from rg_env.evaluate.suites import SuiteTask, suite_facts

@@ -8,7 +8,7 @@ from rg_env.base.lazy import exports
 
 if TYPE_CHECKING:
     from rg_env import analysis, dump, scoring
-    from rg_env.config import RGDumpConfig
+    from rg_env.configuration.config import RGDumpConfig
     from rg_env.judge import Judge
     from rg_env.rollout import Rollout
     from rg_env.rows.dataset import ReasoningGymDataset
@@ -34,7 +34,7 @@ __version__ = "0.1.0"
 # Reading dumps needs neither SkyRL nor torch.
 _MODULES = {
     "Judge": "rg_env.judge",
-    "RGDumpConfig": "rg_env.config",
+    "RGDumpConfig": "rg_env.configuration.config",
     "RGDumpEnv": "rg_env.skyrl.env",
     "RGDumpGenerator": "rg_env.skyrl.generator",
     "ReasoningGymDataset": "rg_env.rows.dataset",

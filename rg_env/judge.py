@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from loguru import logger
 
 from rg_env.base.choices import SOLVED_AT
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump.schema import GroupRecord
 from rg_env.rewards import CustomRewards, load_reward, set_rewards
 from rg_env.rollout import Origin, Prompt, Rollout, Stopwatch, group_record

@@ -7,7 +7,7 @@ from typing import Any
 
 from rg_env.base.choices import ResponseFormat
 from rg_env.base.errors import ConfigError, need_number, refuse
-from rg_env.config import PREFIX, RGDumpConfig
+from rg_env.configuration.config import PREFIX, RGDumpConfig
 
 THINK_ANSWER = (
     "Reason step by step between <think> and </think>. Then give only the final answer between <answer> and </answer>."

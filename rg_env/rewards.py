@@ -22,7 +22,7 @@ from typing import Any
 from loguru import logger
 
 from rg_env.base.errors import RGEnvError, describe, one_line, refuse
-from rg_env.config import PREFIX, LengthPenaltyConfig, RGDumpConfig
+from rg_env.configuration.config import PREFIX, LengthPenaltyConfig, RGDumpConfig
 from rg_env.rollout import Rollout as Rollout  # the type that a user's function gets
 from rg_env.rollout import Stopwatch
 from rg_env.runner.caller_pool import Deliver, wait_for, wait_for_async
@@ -255,7 +255,7 @@ def load_reward(config: RGDumpConfig, folder: str | None = None) -> RewardFuncti
     """
     if config.reward is None:
         return None
-    from rg_env.user_code import in_user_code, load_object
+    from rg_env.configuration.user_code import in_user_code, load_object
 
     function = load_object("reward", config.reward)
     if not callable(function):

@@ -16,7 +16,7 @@ from loguru import logger
 from rg_env.analysis.group_text import group_text
 from rg_env.base.choices import SOLVED_AT
 from rg_env.base.wording import visible
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import route
 from rg_env.dump.schema import GroupRecord
 

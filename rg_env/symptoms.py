@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rg_env.base.wording import counted
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump.schema import RG_DUMP, GroupRecord, LedgerRecord, Phase, RolloutFacts, answered, has_no_signal
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from unittest import mock
 
 from rg_env.base.choices import ResponseFormat
 from rg_env.base.errors import ConfigError, one_line, refuse, wrong_value
-from rg_env.config import PREFIX, RGDumpConfig
+from rg_env.configuration.config import PREFIX, RGDumpConfig
 from rg_env.prompts import Message, Prompts
 from rg_env.scoring.parse import with_opening
 

@@ -22,13 +22,13 @@ from typer.main import get_command
 from rg_env.analysis import STATISTICS
 from rg_env.analysis.signs import MEANINGS as SIGNS
 from rg_env.cli import app
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
+from rg_env.configuration.setting_names import FILE, write_names
 from rg_env.dump.column_types import columns_of
 from rg_env.dump.schema import GroupFacts, GroupRecord, LedgerRecord, Record, RolloutFacts, RolloutRecord
 from rg_env.scoring import Status
 from rg_env.scoring.length import LENGTH_PENALTIES
 from rg_env.scoring.types import MEANINGS
-from rg_env.setting_names import FILE, write_names
 from rg_env.skyrl.train_config import known_settings
 
 ROOT = Path(__file__).resolve().parents[1]

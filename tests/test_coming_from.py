@@ -5,8 +5,8 @@ import re
 import pytest
 
 from rg_env.base.errors import ConfigError
-from rg_env.config import RGDumpConfig
-from rg_env.setting_names import FOREIGN, find_setting
+from rg_env.configuration.config import RGDumpConfig
+from rg_env.configuration.setting_names import FOREIGN, find_setting
 from rg_env.skyrl.train_config import known_settings
 from tests.documents import ROOT
 

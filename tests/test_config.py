@@ -3,8 +3,8 @@
 import pytest
 
 from rg_env.base.errors import ConfigError
-from rg_env.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
-from rg_env.settings import check_value, read_file, read_value
+from rg_env.configuration.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
+from rg_env.configuration.settings import check_value, read_file, read_value
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rg_env.base.errors import ConfigError
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.rows.eval_set import EvalSet
 from rg_env.tasks import Split, split_of

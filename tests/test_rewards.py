@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rg_env import rewards
 from rg_env import rollout as rollouts
-from rg_env.config import LengthPenaltyConfig, RGDumpConfig
+from rg_env.configuration.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.rewards import set_rewards
 from rg_env.rollout import Rollout, Stopwatch
 from rg_env.scoring.length import LENGTH_PENALTIES

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from rg_env.base.errors import ConfigError
 from rg_env.cli import app
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.cpu import nano_path
 from rg_env.templates import Opening, check_tags, judged_text, load_tokenizer, system_message_optional
 

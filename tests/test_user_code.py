@@ -12,16 +12,16 @@ import pytest
 
 from rg_env import rewards as rewards_module
 from rg_env.base.errors import RGEnvError
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
+from rg_env.configuration.modules import UserCodeError
+from rg_env.configuration.user_code import import_modules, in_user_code, load_object
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
-from rg_env.modules import UserCodeError
 from rg_env.rewards import RewardFunction, load_reward, set_rewards, try_reward_function
 from rg_env.rollout import Origin, Rollout, Stopwatch, group_record
 from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
 from rg_env.skyrl.train_config import load_run
 from rg_env.tasks import Item
-from rg_env.user_code import import_modules, in_user_code, load_object
 from tests.documents import ROOT, blocks, python_blocks
 from tests.evaluate.server import completion, serving
 from tests.running import run_command, run_program

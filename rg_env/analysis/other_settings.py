@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rg_env.base.choices import ResponseFormat
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump.schema import GroupRecord, RolloutRecord, answered
 from rg_env.scoring import shared_scorer
 from rg_env.scoring.formatting import last_boxed, short_answer, unwrapped, without_separators

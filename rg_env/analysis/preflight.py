@@ -28,7 +28,7 @@ from rg_env.analysis.other_settings import (
 from rg_env.analysis.stats import statistics
 from rg_env.base.choices import ResponseFormat
 from rg_env.base.wording import counted, rate
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, open_run
 from rg_env.prompts import resolve_system_prompt
 from rg_env.tasks.levels import scale_of

@@ -18,6 +18,7 @@ import msgspec
 
 from rg_env.base.errors import ConfigError, DumpError
 from rg_env.base.wording import visible
+from rg_env.configuration.user_code import named_modules
 from rg_env.dump import Dump, GroupRecord, RolloutRecord, outcome_of
 from rg_env.dump.schema import RG_DUMP, answered
 from rg_env.judge import Judge
@@ -25,7 +26,6 @@ from rg_env.scoring import Status
 from rg_env.scoring.file_scorers import file_question
 from rg_env.tasks.entry_json import decode_entry
 from rg_env.tasks.registry import check_name
-from rg_env.user_code import named_modules
 
 COMPARED = ("violation", "status", "raw_score", "tagged_score", "base_score")
 """The values by which a rollout counts as changed."""

@@ -18,7 +18,7 @@ from rg_env.analysis.second_scoring import SIGN as SECOND_SCORING
 from rg_env.analysis.second_scoring import second_scoring
 from rg_env.analysis.verdict_signs import Reading, TaskFacts
 from rg_env.base.choices import SOLVED_AT
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.schema import answered
 from rg_env.scoring import parse_response

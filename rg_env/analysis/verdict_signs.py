@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import GroupRecord, Phase, RolloutRecord
 from rg_env.dump.schema import answered
 from rg_env.scoring.types import Status

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from rg_env.modules import modules_of_tasks
+from rg_env.configuration.modules import modules_of_tasks
 from rg_env.runner.caller_pool import ScorerPool, wait
 from rg_env.runner.child_process import make_answerer
 from rg_env.runner.failures import Failure, JobFailedError, ProtocolError

@@ -242,9 +242,9 @@ def dataset(
       rg-env dataset --out eval.parquet --split eval --rows 5
     """
     from rg_env.base.atomic import check_output
+    from rg_env.configuration.settings import read_value
     from rg_env.rows.dataset import ReasoningGymDataset
     from rg_env.rows.eval_set import EvalSet
-    from rg_env.settings import read_value
 
     import_tasks(imports)
     check_output(out, ".parquet", force=force)
@@ -288,7 +288,7 @@ def score(
       cat response.txt | rg-env score chain_sum-eval-123-7@0.25 --response -
       rg-env score my_questions --tasks recipe.yaml
     """
-    from rg_env.config import RGDumpConfig, ScorerConfig
+    from rg_env.configuration.config import RGDumpConfig, ScorerConfig
     from rg_env.judge import Judge
     from rg_env.rows.dataset import ReasoningGymDataset
     from rg_env.rows.item_source import item_of_id

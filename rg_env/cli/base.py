@@ -189,7 +189,7 @@ class SettingsCommand(Command):
 
     def _no_option(self, ctx: Any, word: str) -> str:
         """Suggest what to write instead of an unknown option: another option, or a setting."""
-        from rg_env.setting_names import FOREIGN, foreign_message, setting_names
+        from rg_env.configuration.setting_names import FOREIGN, foreign_message, setting_names
 
         bare, sign, value = word.lstrip("-").partition("=")
         setting = bare.replace("-", "_")
@@ -216,6 +216,6 @@ class SettingsCommand(Command):
 
 def _leaves() -> list[str]:
     """Return the last parts of the names of all settings."""
-    from rg_env.setting_names import setting_names
+    from rg_env.configuration.setting_names import setting_names
 
     return sorted({name.rpartition(".")[2] for name in setting_names()})

@@ -16,13 +16,13 @@ from rg_env.base.output import console, print_error, print_json, print_line
 from rg_env.base.wording import counted
 from rg_env.cli.base import REQUESTS_PANEL, SettingsCommand, declared_option
 from rg_env.cli.options import Imports, JsonFlag, SettingArguments, show_warnings
-from rg_env.config import PREFIX
+from rg_env.configuration.config import PREFIX
+from rg_env.configuration.user_code import named_modules
 from rg_env.evaluate.endpoint import RequestLimits, Sampling, base_url
-from rg_env.user_code import named_modules
 
 if TYPE_CHECKING:
     from rg_env.analysis.scores import Summary
-    from rg_env.config import RGDumpConfig
+    from rg_env.configuration.config import RGDumpConfig
     from rg_env.evaluate.eval_settings import Settings
     from rg_env.evaluate.job import EndpointOptions
     from rg_env.evaluate.outcome import Finished

@@ -146,7 +146,7 @@ def import_tasks(modules: list[str] | None) -> None:
         logger.remove(0)
         show_warnings()
     if modules:
-        from rg_env.config import RGDumpConfig
-        from rg_env.user_code import import_modules
+        from rg_env.configuration.config import RGDumpConfig
+        from rg_env.configuration.user_code import import_modules
 
         import_modules(RGDumpConfig(imports=modules))

@@ -55,7 +55,7 @@ def serve(
     """
     need_extra("serve", "fastapi", "rg-env serve")
     from rg_env.base.choices import ResponseFormat
-    from rg_env.config import ScorerConfig
+    from rg_env.configuration.config import ScorerConfig
     from rg_env.integrations.desk import Desk
     from rg_env.integrations.serve import run
     from rg_env.scoring import Scorer

@@ -27,10 +27,10 @@ from msgspec.structs import replace
 
 from rg_env.base.atomic import replace_bytes
 from rg_env.base.errors import ConfigError, DumpError
-from rg_env.config import PREFIX, RGDumpConfig
+from rg_env.configuration.config import PREFIX, RGDumpConfig
+from rg_env.configuration.settings import check_value, fields_of, set_value
 from rg_env.dump.files import is_held, manifest_name, open_regular
 from rg_env.dump.schema import SCHEMA_VERSION
-from rg_env.settings import check_value, fields_of, set_value
 
 MAX_BYTES = 1 << 26
 """A larger manifest counts as damaged."""

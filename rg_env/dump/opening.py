@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rg_env.base.choices import Split
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump.manifest import Attempt, Manifest, new_run_id, read_manifest, write_manifest
 from rg_env.dump.writer import DumpWriter
 

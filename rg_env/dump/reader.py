@@ -19,7 +19,7 @@ import msgspec
 
 from rg_env.base.choices import ResponseFormat
 from rg_env.base.wording import counted, visible
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump.contents import Contents, Findings, OpenFile, TextPlace, findings_of
 from rg_env.dump.files import DumpFile, Line, list_files
 from rg_env.dump.run_files import Run, find_runs, run_names

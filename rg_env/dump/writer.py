@@ -31,7 +31,7 @@ from loguru import logger
 
 from rg_env.base.errors import DumpError, one_line
 from rg_env.base.wording import counted
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump.files import RunLock, check_folder, list_files
 from rg_env.dump.manifest import Attempt, end_manifest, note_in_manifest, restore_manifest
 from rg_env.dump.part_file import PartFile, count_ledger_lines, finish_leftovers

@@ -14,10 +14,10 @@ from typing import Any
 
 from rg_env.base.errors import ConfigError, need, refuse, similar_words
 from rg_env.base.output import print_error
-from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.setting_names import find_setting, is_foreign, is_group
-from rg_env.settings import fields_of, read_file, read_value, replaced_tasks, set_value
-from rg_env.user_code import import_modules
+from rg_env.configuration.config import PREFIX, RGDumpConfig
+from rg_env.configuration.setting_names import find_setting, is_foreign, is_group
+from rg_env.configuration.settings import fields_of, read_file, read_value, replaced_tasks, set_value
+from rg_env.configuration.user_code import import_modules
 
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_generate_length": "max_tokens"}
 """Sampling parameters of SkyRL, by the name that a request has for them."""

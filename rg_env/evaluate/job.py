@@ -12,10 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
+from rg_env.configuration.settings import without_free
 from rg_env.evaluate.endpoint import RequestLimits, Responder, Sampling
 from rg_env.evaluate.suites import Questions
-from rg_env.settings import without_free
 from rg_env.templates import Opening
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from rg_env import preflight_limits as limits
 from rg_env.base.errors import ConfigError, RGEnvError, describe
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.evaluate.endpoint import Reply, Sampling
 from rg_env.evaluate.job import EndpointOptions, Job
 from rg_env.evaluate.run import run_job

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rg_env.base.errors import ConfigError
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
+from rg_env.configuration.settings import Difference, differences
 from rg_env.dump import Manifest, new_run_id
 from rg_env.dump.files import list_files, runs_with_manifest
 from rg_env.dump.manifest import read_manifest
 from rg_env.evaluate.outcome import Answers
-from rg_env.settings import Difference, differences
 
 _TYPED_AS = {
     "command": "the command",

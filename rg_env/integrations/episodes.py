@@ -22,7 +22,7 @@ from loguru import logger
 
 from rg_env.base.errors import RGEnvError, describe
 from rg_env.base.once import Once
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.integrations.bodies import RefusedError
 from rg_env.integrations.desk import CLIENT, Desk, RequestedItem, ScoredText
 from rg_env.integrations.item_makers import RowWanted

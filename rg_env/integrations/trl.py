@@ -21,7 +21,7 @@ import msgspec
 from loguru import logger
 
 from rg_env.base.errors import ConfigError, RGEnvError, describe
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import DumpWriter, GroupRecord, Phase, open_dump
 from rg_env.evaluate.eval_settings import generator_settings
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of

@@ -21,7 +21,7 @@ import verifiers.v1 as vf
 from pydantic import Field, PrivateAttr, model_validator
 
 from rg_env.base.errors import RGEnvError
-from rg_env.config import LengthPenaltyConfig, RGDumpConfig
+from rg_env.configuration.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.evaluate.eval_settings import apply_overrides
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
 from rg_env.judge import Judge

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rg_env.base.errors import ScorerPoolError
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.judge import Judge
 from rg_env.tasks import Item
 

@@ -16,7 +16,7 @@ from typing import Any, overload
 from rg_env.base.atomic import check_output, new_file
 from rg_env.base.choices import RowFormat
 from rg_env.base.errors import need_number
-from rg_env.config import RGDumpConfig, ScorerConfig
+from rg_env.configuration.config import RGDumpConfig, ScorerConfig
 from rg_env.prompts import Message, Prompts
 from rg_env.rows.item_source import Complexity, ItemSource
 from rg_env.tasks import Item, TaskSpec, hash64

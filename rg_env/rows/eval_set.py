@@ -12,7 +12,7 @@ from typing import Any
 from loguru import logger
 
 from rg_env.base.errors import need_number
-from rg_env.config import RGDumpConfig, ScorerConfig
+from rg_env.configuration.config import RGDumpConfig, ScorerConfig
 from rg_env.prompts import Prompts
 from rg_env.rows.dataset import Rows, prompt_options
 from rg_env.rows.item_source import Complexity, ItemSource

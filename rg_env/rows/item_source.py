@@ -15,7 +15,7 @@ from typing import Any
 from loguru import logger
 
 from rg_env.base.errors import ConfigError, need, need_number
-from rg_env.config import ScorerConfig
+from rg_env.configuration.config import ScorerConfig
 from rg_env.prompts import Prompts
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, TaskSpec, encode_entry, hash64
 from rg_env.tasks.item import ItemId, options_mark

@@ -40,7 +40,7 @@ from rg_env.base.atomic import new_file
 from rg_env.base.choices import SOLVED_AT, ResponseFormat, Split
 from rg_env.base.errors import ConfigError
 from rg_env.base.output import console, print_error
-from rg_env.config import ScorerConfig
+from rg_env.configuration.config import ScorerConfig
 from rg_env.runner.caller_guarded import guarded
 from rg_env.runner.machine import usable_cores
 from rg_env.scoring.audit_rows import How, Tried, junk_for, meaning, other_spelling, response_with, try_rows

@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from rg_env.modules import may_score
+from rg_env.configuration.modules import may_score
 from rg_env.runner.caller_guarded import Guarded, GuardedScore, guarded
 from rg_env.scoring.formatting import unquoted
 from rg_env.scoring.numbers import ROUNDING, read_quantity, same_quantity

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rg_env.base.errors import need_number
-from rg_env.config import LengthPenaltyConfig
-from rg_env.settings import check_fields
+from rg_env.configuration.config import LengthPenaltyConfig
+from rg_env.configuration.settings import check_fields
 
 
 class ScoredGroup(NamedTuple):

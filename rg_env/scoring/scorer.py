@@ -29,8 +29,9 @@ from loguru import logger
 from rg_env.base.choices import ResponseFormat
 from rg_env.base.errors import ConfigError, RGEnvError
 from rg_env.base.once import Once
-from rg_env.config import ScorerConfig
-from rg_env.modules import modules_of_tasks
+from rg_env.configuration.config import ScorerConfig
+from rg_env.configuration.modules import modules_of_tasks
+from rg_env.configuration.settings import check_fields
 from rg_env.runner.caller_pool import ScorerPool, wait, wait_async
 from rg_env.runner.failures import LONGEST_REASON, Failure, JobFailedError, ProtocolError, describe, reason_of
 from rg_env.runner.machine import usable_cores, workers_for
@@ -39,7 +40,6 @@ from rg_env.scoring.base_score import CHEAP, base_score
 from rg_env.scoring.formatting import unwrapped, without_separators
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict
-from rg_env.settings import check_fields
 from rg_env.tasks.item import SCORER_KEY
 from rg_env.tasks.soundness import AUDITED_TASKS
 from rg_env.tasks.upstream.oracles import corrected

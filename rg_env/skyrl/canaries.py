@@ -22,7 +22,7 @@ from loguru import logger
 from rg_env.base.choices import ResponseFormat
 from rg_env.base.errors import RGEnvError
 from rg_env.base.wording import counted, rate
-from rg_env.config import PREFIX, RGDumpConfig
+from rg_env.configuration.config import PREFIX, RGDumpConfig
 from rg_env.judge import Judge
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring.formatting import canonical

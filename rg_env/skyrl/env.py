@@ -17,7 +17,7 @@ from loguru import logger
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from rg_env.base.errors import ConfigError
-from rg_env.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
+from rg_env.configuration.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
 from rg_env.judge import Judge
 from rg_env.rewards import compose_reward
 from rg_env.rollout import Rollout, Stopwatch

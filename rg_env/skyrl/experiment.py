@@ -26,7 +26,8 @@ from skyrl.train.utils.tracking import Tracking
 
 from rg_env.base.errors import MissingGroupsError, describe, need, one_line
 from rg_env.base.wording import counted
-from rg_env.config import PREFIX
+from rg_env.configuration.config import PREFIX
+from rg_env.configuration.user_code import import_modules, in_user_code, load_object
 from rg_env.dump import DumpWriter, close_all, open_dump
 from rg_env.own_workers import WithoutFlashAttn, has_flash_attn
 from rg_env.rows.dataset import ReasoningGymDataset
@@ -40,7 +41,6 @@ from rg_env.skyrl.steps import StepTracking
 from rg_env.skyrl.train_config import RGTrainConfig
 from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
 from rg_env.terminal.reports import Reports
-from rg_env.user_code import import_modules, in_user_code, load_object
 
 _REASON = 500
 """At most so many characters of an error are noted and shown."""

@@ -30,7 +30,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from rg_env.base.errors import ConfigError, need
 from rg_env.base.processes import die_with_parent, usable_cores
-from rg_env.modules import import_named, modules_of_tasks
+from rg_env.configuration.modules import import_named, modules_of_tasks
 from rg_env.rows.dataset import Example, ReasoningGymDataset
 from rg_env.tasks import hash64
 

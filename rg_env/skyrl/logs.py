@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from loguru import logger
 
 from rg_env.base.processes import redirect_output
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
+from rg_env.configuration.user_code import named_modules
 from rg_env.skyrl.train_config import RGTrainConfig
 from rg_env.terminal.reports import Reports
-from rg_env.user_code import named_modules
 
 if TYPE_CHECKING:
     from loguru import Record

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from rg_env.user_code import import_modules
+from rg_env.configuration.user_code import import_modules
 
 
 def load_modules(cfg: Any) -> None:

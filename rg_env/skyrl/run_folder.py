@@ -22,9 +22,9 @@ from loguru import logger
 
 from rg_env.base.atomic import make_new_folder
 from rg_env.base.errors import refuse
-from rg_env.config import PREFIX
+from rg_env.configuration.config import PREFIX
+from rg_env.configuration.settings import set_value, value_of
 from rg_env.dump.run_file import read_run_file
-from rg_env.settings import set_value, value_of
 from rg_env.skyrl.resumption import STEP_FOLDER, step_in
 
 _CKPT, _EXPORT, _NAME = "trainer.ckpt_path", "trainer.export_path", "trainer.run_name"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from skyrl.train.generators.base import GeneratorOutput
 
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import GroupRecord
 from rg_env.skyrl.tally import is_unsolved
 

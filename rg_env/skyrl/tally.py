@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from rg_env.base.wording import rate
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import GroupRecord, Outcome, Phase
 from rg_env.dump.schema import RG_DUMP, answered, is_all_wrong, is_equal_partial_credit
 from rg_env.scoring.types import Status, Violation

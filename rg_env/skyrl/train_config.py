@@ -1,7 +1,7 @@
 """SkyRL's config with `environment.skyrl_gym.rg_dump` in it, read from YAML files and `key=value` overrides.
 
 Invariant: a `TrainingRun` has passed every check of `rg_env.skyrl.checks`; otherwise one `ConfigError` has a line for
-each mistake, before anything starts. Annotations stay real types (see `rg_env.config`).
+each mistake, before anything starts. Annotations stay real types (see `rg_env.configuration.config`).
 """
 
 import dataclasses
@@ -21,10 +21,18 @@ from skyrl.train.config.config import DataConfig, EnvironmentConfig, SkyRLGymCon
 
 from rg_env.base.errors import ConfigError, UnavailableError, need, one_line
 from rg_env.base.output import print_error
-from rg_env.config import PREFIX, RGDumpConfig
+from rg_env.configuration.config import PREFIX, RGDumpConfig
+from rg_env.configuration.setting_names import find_setting, foreign_names, is_group, setting_names
+from rg_env.configuration.settings import (
+    check_value,
+    nearest_recipe,
+    read_file,
+    read_value,
+    replaced_tasks,
+    set_value,
+    value_of,
+)
 from rg_env.cpu.cpu_settings import CPU_OVERRIDES, nano_path
-from rg_env.setting_names import find_setting, foreign_names, is_group, setting_names
-from rg_env.settings import check_value, nearest_recipe, read_file, read_value, replaced_tasks, set_value, value_of
 from rg_env.skyrl.checks import (
     MODELS,
     NANO,

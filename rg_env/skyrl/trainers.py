@@ -29,6 +29,7 @@ from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
 from torch.utils.data import DataLoader
 
 from rg_env.base.errors import ConfigError, RGEnvError, describe
+from rg_env.configuration.user_code import in_user_code
 from rg_env.dump import DumpWriter, GroupRecord, TrainedRecord, close_all
 from rg_env.dump.manifest import Attempt, note_in_manifest
 from rg_env.dump.reader import open_run_of
@@ -45,7 +46,6 @@ from rg_env.skyrl.steps import numbers_line
 from rg_env.skyrl.tally import Tally, is_unsolved, why_every_reward_call_failed, write_over
 from rg_env.symptoms import WATCHED, Symptom, collapse, phantoms
 from rg_env.terminal.reports import Reports
-from rg_env.user_code import in_user_code
 
 _GROUPS, _MASKED, _REWARDS, _REPETITIONS = "rg_env_groups", "rg_env_masked", "rg_env_rewards", "rg_env_repetitions"
 """Keys of a training batch's metadata: `group_ids`, `masked` and the reward in 64 bits of each row that is not

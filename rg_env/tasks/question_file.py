@@ -14,7 +14,7 @@ from typing import Any
 
 from rg_env.base.choices import Split
 from rg_env.base.errors import ConfigError, did_you_mean, need_number
-from rg_env.modules import allow_as_scorers, import_named
+from rg_env.configuration.modules import allow_as_scorers, import_named
 
 OWN_SCORERS = ("exact", "number", "math", "choice")
 MOST_ANSWERS = 100

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rg_env.base.errors import ConfigError, describe, did_you_mean
-from rg_env.settings import check_value
+from rg_env.configuration.settings import check_value
 from rg_env.tasks.levels import scale_of
 from rg_env.tasks.soundness import AUDITED_TASKS, Soundness, check_audited, in_default_mix, reason_for, soundness_of
 from rg_env.tasks.upstream.mended_dataset import MIXERS, registered

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rg_env.config import ScorerConfig
+from rg_env.configuration.config import ScorerConfig
 from rg_env.scoring import Scorer, shared_scorer
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Attempt, Dump, GroupRecord, write_manifest
 from rg_env.rewards import set_rewards
 from rg_env.rollout import Rollout

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Dump, DumpWriter, GroupRecord, StepRecord, open_run
 from rg_env.scoring.types import Status, Violation
 from tests.dump.records import RUN_ID, group, rollout, violating

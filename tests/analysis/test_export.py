@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from rg_env.analysis.export import Dpo, Reason, Sft, export
 from rg_env.base.choices import Think
 from rg_env.cli import app
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Attempt, DumpWriter, FileKind, open_run, to_line, write_manifest
 from rg_env.dump.files import batch_name
 from rg_env.scoring import parse_response

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from rg_env.base.errors import RGEnvError
 from rg_env.cli import app
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Attempt, DumpWriter, FileKind, open_run, write_manifest
 from rg_env.dump.files import list_files
 from tests.analysis.recount import read_plainly, recount

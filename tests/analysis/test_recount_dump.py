@@ -12,7 +12,7 @@ from backports import zstd
 from typer.testing import CliRunner
 
 from rg_env.cli import app
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Attempt, DumpWriter, write_manifest
 from tests.analysis.recount import read_plainly, recount
 from tests.dump.records import RUN_ID, group

@@ -24,7 +24,7 @@ from rg_env.analysis.report.report_groups import MAX_TEXT, groups_to_show
 from rg_env.analysis.stats import measure
 from rg_env.base.errors import DumpError
 from rg_env.cli import app
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Attempt, FileKind, open_run, write_manifest
 from rg_env.dump.files import batch_name
 from tests.analysis.reports import Report, dump_of, random_groups, rows, said, step_records

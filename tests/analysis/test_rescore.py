@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from rg_env.analysis.rescore import has_changed, question_of, rescore
 from rg_env.base.errors import ConfigError, DumpError
 from rg_env.cli import app
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Attempt, open_run, write_manifest
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring import Status, Violation

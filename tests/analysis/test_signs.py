@@ -14,7 +14,7 @@ from rg_env.analysis.second_scoring import SIGN as SECOND_SCORING
 from rg_env.analysis.second_scoring import sample
 from rg_env.analysis.signs import NAMES, find_signs
 from rg_env.cli import app
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import GroupRecord, open_run
 from rg_env.dump.conditions import ConditionError
 from rg_env.rows.dataset import ReasoningGymDataset

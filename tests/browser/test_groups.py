@@ -18,7 +18,7 @@ from rg_env.analysis.reparse import reparse, without_think
 from rg_env.base.wording import visible
 from rg_env.browser.browser_app import LONGEST, styled_response
 from rg_env.cli import app
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import open_run
 from rg_env.dump.conditions import ConditionError, parse_condition
 from rg_env.rollout_log import RolloutLog

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from rg_env.base.errors import DumpError
 from rg_env.cli import app
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Attempt, DumpWriter, open_run, write_manifest
 from tests.dump.records import group
 

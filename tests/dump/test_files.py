@@ -16,7 +16,7 @@ from backports import zstd
 from filelock import FileLock
 
 from rg_env.base.errors import DumpError
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import DumpWriter, FileKind, NewerSchemaError, open_lines, open_run, to_line
 from rg_env.dump.files import RunLock, batch_name, is_held, lock_name, parse_name, try_folder
 from rg_env.dump.validate import validate

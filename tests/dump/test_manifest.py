@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rg_env.base.errors import DumpError
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import SCHEMA_VERSION, Attempt, DumpWriter, claim_run, close_all, new_run_id, write_manifest
 from rg_env.dump.manifest import Manifest, read_manifest
 from rg_env.dump.run_file import RUN_FILE

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from rg_env.base.errors import ConfigError
 from rg_env.cli import app
-from rg_env.config import RGDumpConfig, ScorerConfig
+from rg_env.configuration.config import RGDumpConfig, ScorerConfig
 from rg_env.dump import Attempt, open_run, write_manifest
 from rg_env.dump.validate import validate
 from rg_env.evaluate.endpoint import RequestLimits, Sampling

@@ -11,7 +11,7 @@ from datasets import load_dataset
 from typer.testing import CliRunner
 
 from rg_env.cli import app
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.cpu import nano_path
 from rg_env.evaluate.suites import train_questions
 from tests.evaluate.server import Answer, completion, serving

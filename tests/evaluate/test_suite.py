@@ -11,7 +11,7 @@ from reasoning_gym.utils import SYSTEM_PROMPTS
 
 from rg_env.base.choices import ResponseFormat
 from rg_env.base.errors import ConfigError
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.evaluate.suites import SuiteTask, load_suite, suite_facts, suite_questions
 from rg_env.rows.eval_set import EvalSet
 from rg_env.scoring import Scorer

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from rg_env.base.errors import ConfigError
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.integrations import item_makers
 from rg_env.integrations.desk import CLIENT, Desk, RefusedError
 from rg_env.integrations.episodes import Episodes

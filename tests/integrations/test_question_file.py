@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from rg_env import ReasoningGymDataset
 from rg_env.cli import app
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
 from rg_env.integrations.desk import Desk

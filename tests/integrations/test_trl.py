@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from rg_env.base.errors import ConfigError
-from rg_env.config import LengthPenaltyConfig, RGDumpConfig
+from rg_env.configuration.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
 from rg_env.integrations.trl import GRPOReward, to_dataset

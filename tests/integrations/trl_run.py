@@ -12,7 +12,7 @@ from typing import Any
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.cpu import nano_path
 from rg_env.integrations.trl import GRPOReward, to_dataset
 from rg_env.rows.dataset import ReasoningGymDataset

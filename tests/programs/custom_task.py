@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rg_env import ReasoningGymDataset, RGDumpConfig, Scorer
+from rg_env.configuration.user_code import import_modules
 from rg_env.tasks import Soundness, soundness_of, task_categories
-from rg_env.user_code import import_modules
 
 if __name__ == "__main__":
     import_modules(RGDumpConfig(imports=["examples.my_task"]))

@@ -9,7 +9,7 @@ from pathlib import Path
 from filelock import SoftFileLock  # noqa: F401 - loaded on first use, which the other user's rights may not allow
 
 from rg_env.base.errors import DumpError
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import DumpWriter
 from tests.dump.records import RUN_ID, group
 

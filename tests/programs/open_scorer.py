@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from rg_env.base.errors import ScorerPoolError
-from rg_env.config import ScorerConfig
+from rg_env.configuration.config import ScorerConfig
 from rg_env.scoring import Scorer, guarded, shared_scorer
 from tests.runner.processes import fork_server_pid, fork_servers, living_children, wait_until
 from tests.runner.programs.functions import spin

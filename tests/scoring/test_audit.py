@@ -11,7 +11,7 @@ import pytest
 
 from rg_env import ReasoningGymDataset
 from rg_env.base.errors import ConfigError
-from rg_env.config import ScorerConfig
+from rg_env.configuration.config import ScorerConfig
 from rg_env.rows.eval_set import EvalSet
 from rg_env.scoring import audit
 from rg_env.scoring.audit import Rule, audit_of, left_out, left_out_of_mix

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rg_env.base.errors import ConfigError
-from rg_env.config import RGDumpConfig, ScorerConfig
+from rg_env.configuration.config import RGDumpConfig, ScorerConfig
 from rg_env.runner.caller_pool import ScorerPool
 from rg_env.runner.failures import Failure, JobFailedError, ScorerPoolError
 from rg_env.scoring import Scorer, Status

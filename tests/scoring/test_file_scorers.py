@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from rg_env import ReasoningGymDataset, modules
+from rg_env import ReasoningGymDataset
 from rg_env.base.errors import ConfigError, ScorerPoolError
+from rg_env.configuration import modules
 from rg_env.scoring import Scorer
 from rg_env.tasks.item import SCORER_KEY
 from tests.scoring import file_scorer_functions

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rg_env.base.choices import LengthPenalty
 from rg_env.base.errors import ConfigError
-from rg_env.config import LengthPenaltyConfig
+from rg_env.configuration.config import LengthPenaltyConfig
 from rg_env.scoring import Penalty, length_penalty
 from rg_env.scoring.length import LENGTH_PENALTIES, ScoredGroup, atropos, dapo, group_penalty, kimi
 

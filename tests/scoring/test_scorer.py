@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from reasoning_gym.factory import DATASETS
 
 from rg_env.base.errors import ConfigError, ScorerPoolError
-from rg_env.config import ScorerConfig
-from rg_env.modules import IMPORTS
+from rg_env.configuration.config import ScorerConfig
+from rg_env.configuration.modules import IMPORTS
 from rg_env.runner import caller_pool as pool
 from rg_env.runner.caller_worker import Limit, Worker
 from rg_env.runner.failures import Failure, JobFailedError

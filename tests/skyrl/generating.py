@@ -11,7 +11,7 @@ from skyrl.train.utils.trainer_utils import validate_generator_output
 from transformers import AutoTokenizer
 
 import rg_env
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.cpu import nano_path
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.train_config import RGSkyRLGymConfig

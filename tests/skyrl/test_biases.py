@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from rg_env.analysis.stats import statistics
-from rg_env.config import RGDumpConfig, ScorerConfig
+from rg_env.configuration.config import RGDumpConfig, ScorerConfig
 from rg_env.dump import DumpWriter, Outcome, open_run
 from rg_env.rows.dataset import ReasoningGymDataset
 from tests.skyrl.generating import SAMPLES, TASK, oracle, right, run, total

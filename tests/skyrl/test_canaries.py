@@ -12,7 +12,7 @@ from loguru import logger
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 
 from rg_env.base.errors import RGEnvError
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import open_run
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring.scorer import Scorer

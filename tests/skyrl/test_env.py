@@ -4,7 +4,7 @@ import pytest
 from loguru import logger
 
 from rg_env.base.errors import ConfigError
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.skyrl.env import RGDumpEnv, as_config
 

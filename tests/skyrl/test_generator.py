@@ -10,7 +10,7 @@ import pytest
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import concatenate_generator_outputs
 
-from rg_env.config import LengthPenaltyConfig, RGDumpConfig
+from rg_env.configuration.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dump import DumpWriter, open_run
 from rg_env.rollout import Rollout
 from rg_env.rows.dataset import ReasoningGymDataset

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from rg_env.base.errors import ConfigError
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.skyrl.loader import AsyncRows, TrainLoader
 

@@ -22,7 +22,7 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 import rg_env
 from rg_env.base.errors import ConfigError, RGEnvError
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import DumpWriter, open_run
 from rg_env.dump.validate import validate
 from rg_env.rows.dataset import ReasoningGymDataset

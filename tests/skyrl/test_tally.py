@@ -2,7 +2,7 @@
 
 import pytest
 
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.scoring.types import Status, Violation
 from rg_env.skyrl.tally import Tally, why_every_reward_call_failed
 from tests.dump.records import group, rollout, unanswered, violating

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import DumpWriter
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring.types import Status, Violation

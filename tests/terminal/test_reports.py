@@ -8,7 +8,7 @@ import os
 import pytest
 from loguru import logger
 
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import DumpWriter
 from rg_env.terminal.reports import Reports
 from tests.dump.records import RUN_ID, group, rollout

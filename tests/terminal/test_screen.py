@@ -8,7 +8,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import DumpWriter
 from rg_env.scoring.types import Violation
 from rg_env.terminal.screen import Screen, curve, ending

@@ -19,7 +19,7 @@ from rg_env.analysis.report.side_by_side import as_text, differing_settings, sid
 from rg_env.analysis.stats import Measured, measure, step_numbers
 from rg_env.base.atomic import check_output, new_file
 from rg_env.base.wording import counted, visible, yes_or_no
-from rg_env.config import PREFIX
+from rg_env.configuration.config import PREFIX
 from rg_env.dump import Dump, Outcome, Run
 from rg_env.dump.manifest import Manifest
 from rg_env.dump.run_files import run_names

@@ -17,7 +17,7 @@ import polars as pl
 from rg_env.analysis.comparison import compare, differing_tasks, question_sets
 from rg_env.analysis.stats import Measured, statistics
 from rg_env.base.choices import By
-from rg_env.config import PREFIX
+from rg_env.configuration.config import PREFIX
 from rg_env.dump import Phase, Run
 
 _MEASURES = {

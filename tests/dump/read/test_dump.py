@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from rg_env.analysis import statistics
 from rg_env.base.errors import DumpError
 from rg_env.cli import app
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import (
     Attempt,
     Dump,

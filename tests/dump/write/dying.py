@@ -27,7 +27,7 @@ from typing import Any, Self
 
 from loguru import logger
 
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Attempt, DumpWriter, TrainedRecord, claim_run, write_manifest
 from tests.dump.records import group
 

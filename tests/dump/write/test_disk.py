@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rg_env.base.errors import DumpError
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Attempt, DumpWriter, FileKind, TrainedRecord, open_run, to_line, write_manifest
 from rg_env.dump.files import batch_name
 from rg_env.dump.manifest import read_manifest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import FileKind, NotKept, Outcome, has_no_signal, outcome_of, route
 from tests.dump.records import group, rollout
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rg_env.base.errors import DumpError
-from rg_env.config import RGDumpConfig
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import (
     Attempt,
     DumpWriter,

@@ -13,7 +13,7 @@ import pytest
 from rg_env import Scorer
 from rg_env.attack.attacks import POLICIES
 from rg_env.base.errors import ConfigError
-from rg_env.config import ScorerConfig
+from rg_env.configuration.config import ScorerConfig
 from rg_env.scoring import Status, guard
 from rg_env.scoring.base_score import CHEAP, cheap_answers
 from rg_env.tasks.upstream.oracles import CORRECTIONS, corrected

@@ -6,7 +6,7 @@ import huggingface_hub.constants
 import pytest
 
 from rg_env.base.errors import ConfigError
-from rg_env.settings import check_value, value_of
+from rg_env.configuration.settings import check_value, value_of
 from rg_env.skyrl.train_config import RGTrainConfig, known_settings, load_run
 from tests.running import run_program
 from tests.skyrl.checks.mistakes import MISTAKES, NOTHING, SEVERAL, THROUGH_THE_COMMAND

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rg_env.base.choices import SOLVED_AT, LengthPenalty, ResponseFormat
-from rg_env.settings import check_fields, setting
+from rg_env.configuration.settings import check_fields, setting
 
 PREFIX = "environment.skyrl_gym.rg_dump"
 

@@ -15,8 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from rg_env.base.errors import RGEnvError, need, one_line, refuse
-from rg_env.config import PREFIX, RGDumpConfig
-from rg_env.modules import IMPORTS, UserCodeError, allow_as_scorers, files_of, import_named, registered_modules
+from rg_env.configuration.config import PREFIX, RGDumpConfig
+from rg_env.configuration.modules import (
+    IMPORTS,
+    UserCodeError,
+    allow_as_scorers,
+    files_of,
+    import_named,
+    registered_modules,
+)
 
 _LOG = "user_code.log"
 _logged: set[tuple[Path, str, str]] = set()
@@ -108,4 +115,4 @@ def in_user_code(error: BaseException, config: RGDumpConfig, folder: str | None)
 
 
 def _is_ours_or_skyrls(file: str) -> bool:
-    return file.startswith(str(Path(__file__).parent)) or "/skyrl/" in file or "/skyrl_gym/" in file
+    return file.startswith(str(Path(__file__).parents[1])) or "/skyrl/" in file or "/skyrl_gym/" in file

@@ -1,7 +1,7 @@
 """How settings are declared, checked and read: each once, in a field of a dataclass; from YAML files and `key=value`.
 
 Invariant: `1e-4` is a number, as on SkyRL's command line, and a setting given twice is an error, whichever way it is
-written. Needs no SkyRL. Not covered: which settings exist (`rg_env.config`, `rg_env.skyrl.train_config`).
+written. Needs no SkyRL. Not covered: which settings exist (`rg_env.configuration.config`, `rg_env.skyrl.train_config`).
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ def _is_within(name: str, group: str) -> bool:
     return f"{name}.".startswith(f"{group}.")
 
 
-RECIPES = Path(__file__).parents[1] / "configs"
+RECIPES = Path(__file__).parents[2] / "configs"
 """Where the recipes are, if rg_env runs from a checkout; an installed package has none."""
 
 

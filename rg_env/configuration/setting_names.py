@@ -14,7 +14,7 @@ from importlib import resources
 from types import MappingProxyType
 
 from rg_env.base.errors import ConfigError, similar_words
-from rg_env.config import PREFIX
+from rg_env.configuration.config import PREFIX
 
 FILE = "setting_names.txt"
 _FREE_FORM = ".*"
