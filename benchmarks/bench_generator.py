@@ -28,9 +28,9 @@ import rg_env
 from benchmarks.comparison import Comparison, Goal, Measure, timed
 from rg_env import ReasoningGymDataset
 from rg_env.configuration.config import RGDumpConfig
-from rg_env.cpu import nano_path
 from rg_env.dump import DumpWriter
 from rg_env.scoring import shared_scorer
+from rg_env.skyrl.cpu import nano_path
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.train_config import RGSkyRLGymConfig
 

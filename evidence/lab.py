@@ -34,7 +34,7 @@ from rg_env.analysis.rescore import rescore
 from rg_env.analysis.signs import find_signs
 from rg_env.dump import Dump, GroupRecord, Phase, open_run
 from rg_env.dump.files import zstd
-from rg_env.symptoms import CANARY_FAILURES, read_steps
+from rg_env.rollouts.symptoms import CANARY_FAILURES, read_steps
 
 ROOT = Path(__file__).resolve().parents[1]
 LINES = ROOT / "evidence" / "signs.jsonl"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from rg_env.rollout import Rollout
+from rg_env.rollouts.rollout import Rollout
 from rg_env.scoring.scorer import Scorer
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict
 from rg_env.skyrl import trainers

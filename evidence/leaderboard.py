@@ -37,9 +37,9 @@ from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Attempt, DumpWriter, GroupRecord, Phase, new_run_id, open_run, write_manifest
 from rg_env.dump.manifest import end_manifest
 from rg_env.evaluate.suites import SuiteTask, suite_facts
-from rg_env.prompts import Prompts
-from rg_env.rewards import set_rewards
-from rg_env.rollout import Origin, Rollout, group_record
+from rg_env.rollouts.rewards import set_rewards
+from rg_env.rollouts.rollout import Origin, Rollout, group_record
+from rg_env.rows.prompts import Prompts
 from rg_env.scoring import AnswerScore, Scorer, Status, Verdict, parse_response
 from rg_env.scoring.types import UNCOUNTED
 from rg_env.tasks import Item, encode_entry

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rg_env.rewards import Rollout
+from rg_env.rollouts.rewards import Rollout
 
 
 def of_tokens(rollouts: Sequence[Rollout]) -> list[float]:

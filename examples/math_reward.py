@@ -12,7 +12,7 @@ from typing import Any
 
 from math_verify import parse, verify
 
-from rg_env.rewards import Rollout
+from rg_env.rollouts.rewards import Rollout
 from rg_env.scoring import Verdict, guarded
 
 

@@ -11,7 +11,7 @@ from rg_env import Judge, ReasoningGymDataset, RGDumpConfig, Rollout
 from rg_env.analysis import statistics
 from rg_env.configuration.config import LengthPenaltyConfig
 from rg_env.dump import open_dump, open_run
-from rg_env.rollout import Origin
+from rg_env.rollouts.rollout import Origin
 from rg_env.tasks import Item
 
 

@@ -12,7 +12,7 @@ import torch
 from loguru import logger
 from skyrl.backends.skyrl_train.utils.ppo_utils import register_advantage_estimator, register_policy_loss
 
-from rg_env.rewards import Rollout
+from rg_env.rollouts.rewards import Rollout
 from rg_env.skyrl.experiment import RGExperiment
 
 

@@ -11,7 +11,7 @@ import sys
 
 from rg_env import Judge, ReasoningGymDataset, RGDumpConfig, Rollout
 from rg_env.dump import DumpWriter, Phase, open_dump
-from rg_env.rollout import Origin, Stopwatch
+from rg_env.rollouts.rollout import Origin, Stopwatch
 from rg_env.skyrl.canaries import Canaries
 from rg_env.tasks import Item
 

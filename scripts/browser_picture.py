@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-from rg_env.analysis.group_text import Query
+from rg_env.dump.group_text import Query
 from rg_env.browser.browser_app import Browser
 from rg_env.dump import open_run
 

@@ -19,11 +19,11 @@ from typing import Any
 import ray
 import torch
 
-from rg_env.cpu.client import CPUInferenceClient
-from rg_env.cpu.sampler import Request, Sample, Sampler
-from rg_env.cpu.workers import SendsWeights
-from rg_env.own_workers import flash_attn_stub
+from rg_env.skyrl.cpu.client import CPUInferenceClient
+from rg_env.skyrl.cpu.sampler import Request, Sample, Sampler
+from rg_env.skyrl.cpu.workers import SendsWeights
 from rg_env.skyrl.experiment import RGExperiment
+from rg_env.skyrl.own_workers import flash_attn_stub
 
 with flash_attn_stub():
     from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampling_params_for_backend

@@ -7,7 +7,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 model=$1 port=$2
 folder=$model
-[ "$model" = nano ] && folder=$here/rg_env/cpu/nano
+[ "$model" = nano ] && folder=$here/rg_env/skyrl/cpu/nano
 
 export VLLM_SERVER_DEV_MODE=1                        # enables the weight-loading routes, so bind to 127.0.0.1 only
 export VLLM_CPU_KVCACHE_SPACE=${VLLM_CPU_KVCACHE_SPACE:-1} # GiB

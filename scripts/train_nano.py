@@ -1,4 +1,4 @@
-"""Trains `nano`, the small policy in `rg_env/cpu/nano`, in a few minutes on two CPU cores.
+"""Trains `nano`, the small policy in `rg_env/skyrl/cpu/nano`, in a few minutes on two CPU cores.
 
 Supervised training from random weights on worked solutions of train-split items, half of them without intermediate
 steps. Training stops while the policy still makes mistakes, so that reinforcement learning can
@@ -29,10 +29,10 @@ from transformers import (
 )
 
 from rg_env import ReasoningGymDataset, Scorer
-from rg_env.cpu import nano_path
 from rg_env.rows.dataset import Rows
 from rg_env.rows.eval_set import EvalSet
 from rg_env.scoring import Verdict
+from rg_env.skyrl.cpu import nano_path
 from rg_env.tasks import Item, hash64
 
 NANO_TASKS: dict[str, dict[str, Any]] = {
@@ -281,7 +281,7 @@ def eval_examples(per_task: int) -> list[Example]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="output folder (default: rg_env/cpu/nano)")
+    parser.add_argument("--out", type=Path, help="output folder (default: rg_env/skyrl/cpu/nano)")
     parser.add_argument("--eval-only", type=Path, metavar="FOLDER", help="only evaluate the policy in FOLDER")
     parser.add_argument("--seed", type=int, default=0, help="seed of weights, batches, sampling and items")
     parser.add_argument("--steps", type=int, default=400)

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rg_env.base.errors import ConfigError
-from rg_env.prompts import THINK_ANSWER
 from rg_env.rows.dataset import ReasoningGymDataset
+from rg_env.rows.prompts import THINK_ANSWER
 from rg_env.tasks import Item
 
 TASKS = ["chain_sum", "gcd", "rearc", "graph_color"]

@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.dump import Attempt, DumpWriter, write_manifest
-from rg_env.faults import explain_dead_reward, explain_zeros
+from rg_env.rollouts.faults import explain_dead_reward, explain_zeros
 from rg_env.scoring.types import Violation
 from tests.dump.records import RUN_ID, group, manifest, rollout, violating
 from tests.evaluate.server import completion, serving

@@ -66,12 +66,10 @@ def test_no_module_imports_itself_by_way_of_others():
     assert circle({module: {name for name in imports(module) if name in FILES} for module in FILES}) == []
 
 
-LEAVES = {"analysis", "attack", "browser", "cpu", "formats", "integrations", "terminal"}
+LEAVES = {"analysis", "attack", "browser", "formats", "integrations", "terminal"}
 ALLOWED = {
     ("browser", "analysis"),  # a group is shown as the report shows it
-    ("rollout_log", "analysis"),  # so does the log of rollouts
     ("terminal", "analysis"),  # what was learned is said in statistics
-    *(("skyrl", "cpu"), ("evaluate", "cpu")),  # by the choice of device, and for the model that is shipped
     *(("skyrl", "terminal"), ("train", "terminal")),  # what a run reports
 }
 """Arrows to a leaf, beside those of the command line and of the lazy names in `rg_env`."""

@@ -10,8 +10,8 @@ import pytest
 
 from examples import math_reward
 from rg_env.configuration.config import RGDumpConfig
-from rg_env.rewards import load_reward
-from rg_env.rollout import Rollout
+from rg_env.rollouts.rewards import load_reward
+from rg_env.rollouts.rollout import Rollout
 from rg_env.scoring import AnswerScore, Status, Verdict, guarded, parse_response
 
 

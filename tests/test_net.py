@@ -150,8 +150,9 @@ def test_every_environment_variable_that_is_named_is_read():
 def test_a_name_that_is_gone_is_found():
     for name in ("rg_env.train.no_such_name", "rg_env.no_such_module", "rg_env.skyrl.env:NoSuchClass"):
         assert not is_there(name)
-    assert not is_there("rg_env.rewards.RewardFunction.no_such_method")
-    for name in ("rg_env.train", "rg_env.Scorer", "rg_env.skyrl.env:RGDumpEnv", "rg_env.rewards.RewardFunction.rate"):
+    assert not is_there("rg_env.rollouts.rewards.RewardFunction.no_such_method")
+    function = "rg_env.rollouts.rewards.RewardFunction.rate"
+    for name in ("rg_env.train", "rg_env.Scorer", "rg_env.skyrl.env:RGDumpEnv", function):
         assert is_there(name)
 
 

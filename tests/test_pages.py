@@ -22,8 +22,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from rg_env.cli import app
-from rg_env.cpu import nano_path
 from rg_env.evaluate.suites import load_suite
+from rg_env.skyrl.cpu import nano_path
 from rg_env.skyrl.train_config import load_run
 from tests.documents import PAGES, ROOT, blocks, python_blocks, run_page
 from tests.evaluate.server import completion, serving

@@ -8,7 +8,7 @@ import pytest
 
 from rg_env.base.errors import ConfigError
 from rg_env.configuration.config import RGDumpConfig
-from rg_env.prompts import THINK_ANSWER, Prompts, format_warning, resolve_system_prompt
+from rg_env.rows.prompts import THINK_ANSWER, Prompts, format_warning, resolve_system_prompt
 
 GOOD = {"question": "1 + 1?", "response": "<think>two</think><answer>2</answer>"}
 

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from rg_env.configuration.settings import value_of
-from rg_env.cpu import nano_path
 from rg_env.dump import open_run
+from rg_env.skyrl.cpu import nano_path
 from rg_env.skyrl.run_folder import PATHS
 from rg_env.skyrl.train_config import load_run
 from tests.e2e.conftest import RG

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rg_env import rewards
-from rg_env import rollout as rollouts
 from rg_env.configuration.config import LengthPenaltyConfig, RGDumpConfig
-from rg_env.rewards import set_rewards
-from rg_env.rollout import Rollout, Stopwatch
+from rg_env.rollouts import rewards
+from rg_env.rollouts import rollout as rollouts
+from rg_env.rollouts.rewards import set_rewards
+from rg_env.rollouts.rollout import Rollout, Stopwatch
 from rg_env.scoring.length import LENGTH_PENALTIES
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict, Violation
 
@@ -135,7 +135,7 @@ def test_an_exception_that_cannot_be_printed_and_a_moment_without_threads_stop_n
     function = rewards.RewardFunction(fail)
     assert function.rate([rollout(0.0)], RGDumpConfig()) == "UnprintableError"
     with monkeypatch.context() as patch:
-        patch.setattr("rg_env.rewards.Timer.start", refuse_to_start)
+        patch.setattr("rg_env.rollouts.rewards.Timer.start", refuse_to_start)
         assert function.rate([rollout(1.0)], RGDumpConfig()) == "RuntimeError: can't start new thread"
     assert function.rate([rollout(1.0)], RGDumpConfig()) == [1.0]
 

@@ -5,7 +5,7 @@ import pytest
 from rg_env.analysis.signs import find_signs
 from rg_env.configuration.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dump import Attempt, DumpWriter, StepRecord, open_run, write_manifest
-from rg_env.symptoms import EQUAL, FORMAT, LENGTH, collapse, phantom_cause, read_symptoms
+from rg_env.rollouts.symptoms import EQUAL, FORMAT, LENGTH, collapse, phantom_cause, read_symptoms
 from tests.dump.records import RUN_ID, group, rollout, violating
 
 KIMI = RGDumpConfig(length_penalty=LengthPenaltyConfig(kind="kimi"))

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from rg_env.base.errors import ConfigError
 from rg_env.cli import app
 from rg_env.configuration.config import RGDumpConfig
-from rg_env.cpu import nano_path
-from rg_env.templates import Opening, check_tags, judged_text, load_tokenizer, system_message_optional
+from rg_env.rows.templates import Opening, check_tags, judged_text, load_tokenizer, system_message_optional
+from rg_env.skyrl.cpu import nano_path
 
 GENERATION = "<|im_start|>assistant\n{% endif %}"
 OPENS = f"{GENERATION[:-11]}<think>\n{{% endif %}}"

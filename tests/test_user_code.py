@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rg_env import rewards as rewards_module
 from rg_env.base.errors import RGEnvError
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.configuration.modules import UserCodeError
 from rg_env.configuration.user_code import import_modules, in_user_code, load_object
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
-from rg_env.rewards import RewardFunction, load_reward, set_rewards, try_reward_function
-from rg_env.rollout import Origin, Rollout, Stopwatch, group_record
+from rg_env.rollouts import rewards as rewards_module
+from rg_env.rollouts.rewards import RewardFunction, load_reward, set_rewards, try_reward_function
+from rg_env.rollouts.rollout import Origin, Rollout, Stopwatch, group_record
 from rg_env.scoring import AnswerScore, Status, Verdict, parse_response
 from rg_env.skyrl.train_config import load_run
 from rg_env.tasks import Item

@@ -1,6 +1,6 @@
 """What the responses of a preflight say about a run: rates of each task, what is wrong, and the settings that fix it.
 
-Invariant: a rate has its interval; an alarm is one of those of `rg_env.preflight_limits`. A format that is right in
+Invariant: a rate has its interval; an alarm is one of `rg_env.rollouts.preflight_limits`. A format that is right in
 part is said and is no alarm: training teaches it.
 """
 
@@ -15,7 +15,6 @@ from typing import Any
 
 import polars as pl
 
-from rg_env import preflight_limits as limits
 from rg_env.analysis.other_settings import (
     LENIENT,
     LENIENT_NORMALIZE,
@@ -30,7 +29,8 @@ from rg_env.base.choices import ResponseFormat
 from rg_env.base.wording import counted, rate
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, open_run
-from rg_env.prompts import resolve_system_prompt
+from rg_env.rollouts import preflight_limits as limits
+from rg_env.rows.prompts import resolve_system_prompt
 from rg_env.tasks.levels import scale_of
 
 Rate = tuple[float | None, float | None, float | None]

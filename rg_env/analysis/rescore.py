@@ -21,7 +21,7 @@ from rg_env.base.wording import visible
 from rg_env.configuration.user_code import named_modules
 from rg_env.dump import Dump, GroupRecord, RolloutRecord, outcome_of
 from rg_env.dump.schema import RG_DUMP, answered
-from rg_env.judge import Judge
+from rg_env.rollouts.judge import Judge
 from rg_env.scoring import Status
 from rg_env.scoring.file_scorers import file_question
 from rg_env.tasks.entry_json import decode_entry

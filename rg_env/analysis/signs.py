@@ -21,10 +21,10 @@ from rg_env.base.choices import SOLVED_AT
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.schema import answered
+from rg_env.rollouts.symptoms import CANARIES, CANARY_FAILURES, Steps, find_collapse, planned_steps, read_steps
 from rg_env.scoring import parse_response
 from rg_env.scoring.formatting import canonical
 from rg_env.scoring.scorer import reference_answer
-from rg_env.symptoms import CANARIES, CANARY_FAILURES, Steps, find_collapse, planned_steps, read_steps
 
 _ONE_WINS, _NO_REASONING = "one answer wins", "no reasoning"
 _CANARIES, _COLLAPSE = "canaries fail", "collapse"

@@ -24,8 +24,8 @@ from typing import NamedTuple
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import GroupRecord, Phase, RolloutRecord
 from rg_env.dump.schema import answered
+from rg_env.rollouts.symptoms import phantom_cause
 from rg_env.scoring.types import Status
-from rg_env.symptoms import phantom_cause
 
 UNPAID = "right answer unpaid"
 UNEQUAL = "same answer, other score"
@@ -248,7 +248,7 @@ def follows(facts: TaskFacts, tests: int) -> Reading | None:
 
 
 def phantoms(facts: TaskFacts) -> Reading | None:
-    """Most of the groups that have a gradient have no solved response (`rg_env.symptoms`)."""
+    """Most of the groups that have a gradient have no solved response (`rg_env.rollouts.symptoms`)."""
     seen = facts.phantoms
     if seen.number < _ENOUGH_PHANTOMS or seen.number <= _PHANTOM_SHARE * seen.of:
         return None

@@ -21,7 +21,7 @@ from textual.content import Content
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 
-from rg_env.analysis.group_text import Query, group_facts, prompt, ranked, rollout_facts
+from rg_env.dump.group_text import Query, group_facts, prompt, ranked, rollout_facts
 from rg_env.analysis.reparse import reparse
 from rg_env.base.choices import SortBy
 from rg_env.base.errors import RGEnvError

@@ -289,7 +289,7 @@ def score(
       rg-env score my_questions --tasks recipe.yaml
     """
     from rg_env.configuration.config import RGDumpConfig, ScorerConfig
-    from rg_env.judge import Judge
+    from rg_env.rollouts.judge import Judge
     from rg_env.rows.dataset import ReasoningGymDataset
     from rg_env.rows.item_source import item_of_id
     from rg_env.tasks import TaskMix

@@ -90,7 +90,7 @@ def show(
       rg-env dumps show dumps/sample --where "outcome = 'all_failed'" --search prime
       rg-env dumps show dumps/sample --sort spread --limit 3
     """
-    from rg_env.analysis.group_text import Query, group_text
+    from rg_env.dump.group_text import Query, group_text
     from rg_env.dump import open_run
     from rg_env.dump.contents import without_collecting
 

@@ -299,7 +299,7 @@ def _with_checked_tags(options: "EndpointOptions", config: "RGDumpConfig", setti
     Raises:
         ConfigError: with this template or tokenizer, every response would score 0.
     """
-    from rg_env.templates import check_tags, load_tokenizer
+    from rg_env.rows.templates import check_tags, load_tokenizer
 
     if options.url is not None:
         return options
@@ -318,7 +318,7 @@ def _with_checked_tags(options: "EndpointOptions", config: "RGDumpConfig", setti
 
 def _limits(settings: "Settings", model: str) -> dict[str, Any]:
     """Return how long a prompt may be, as in the training that the configuration is for."""
-    from rg_env.templates import load_tokenizer
+    from rg_env.rows.templates import load_tokenizer
 
     try:
         tokenizer = load_tokenizer(model)
@@ -398,7 +398,7 @@ def _print_what_is_missing(finished: "Finished") -> None:
 def _print_why(finished: "Finished") -> None:
     """Say why most scores are 0, if that is not the answers' doing, and why no text was kept."""
     from rg_env.dump import open_run
-    from rg_env.faults import explain_zeros
+    from rg_env.rollouts.faults import explain_zeros
 
     if finished.answers.responses and (why := open_run(finished.job.folder).why_no_texts()):
         print_error(why)

@@ -77,8 +77,8 @@ def _ready(settings: list[str], endpoint: str | None) -> "Iterator[Preflight]":
     """
     from rg_env.evaluate.preflight import Preflight
     from rg_env.evaluate.run import check_server
+    from rg_env.rows.templates import load_tokenizer
     from rg_env.skyrl.train_config import load_run
-    from rg_env.templates import load_tokenizer
 
     # What this machine lacks, that of the endpoint may have.
     cfg = load_run(settings, tolerate=(lambda missing: None) if endpoint else None).cfg
@@ -110,8 +110,8 @@ def _reached(cfg: Any, endpoint: str | None, tokenizer: Any) -> "Iterator[Endpoi
     from rg_env.evaluate.job import EndpointOptions
     from rg_env.evaluate.preflight import LocalModel
     from rg_env.evaluate.server import program_for, start_server
+    from rg_env.rows.templates import Opening
     from rg_env.skyrl.checks import template_options
-    from rg_env.templates import Opening
 
     engine, params, path = cfg.generator.inference_engine, cfg.generator.sampling_params, cfg.trainer.policy.model.path
     sampling = Sampling(temperature=params.temperature, top_p=params.top_p, max_tokens=params.max_generate_length)
@@ -126,7 +126,7 @@ def _reached(cfg: Any, endpoint: str | None, tokenizer: Any) -> "Iterator[Endpoi
     options = EndpointOptions(url, model, Path(path).name, sampling, RequestLimits(), opening=Opening.PLAIN)
     own_limits, of_template = RequestLimits(concurrency=_AT_ONCE), dict(cfg.generator.chat_template_kwargs)
     if url is None and cfg.rg_dump.device == "cpu":
-        from rg_env.cpu.local_model import load_here
+        from rg_env.skyrl.cpu.local_model import load_here
 
         client, template = load_here(cfg), template_options(cfg)
 

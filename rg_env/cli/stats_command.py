@@ -150,7 +150,7 @@ def _describe(dump: "Dump", options: StatsOptions) -> None:
 
 def print_symptoms(dump: "Dump") -> None:
     """Print a line for each sign that the training is going wrong."""
-    from rg_env.symptoms import read_symptoms
+    from rg_env.rollouts.symptoms import read_symptoms
 
     for symptom in read_symptoms(dump):
         print_line(symptom)

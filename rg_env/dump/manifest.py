@@ -131,7 +131,8 @@ class Attempt(Struct, kw_only=True, omit_defaults=True):
 class Manifest(Attempt, kw_only=True, omit_defaults=True):
     """The manifest of a run: what is noted about its last attempt, and about each one under `attempts`.
 
-    This is the only place that spells its keys. Read by `rg_env.analysis`, `rg_env.symptoms`, `rg_env.evaluate`.
+    This is the only place that spells its keys. Read by `rg_env.analysis`, `rg_env.evaluate` and
+    `rg_env.rollouts.symptoms`.
     """
 
     schema_version: int | None = None

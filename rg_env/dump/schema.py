@@ -10,8 +10,8 @@ none. Numbers are null where nothing was measured.
 To add a value, add a field to `RolloutFacts` or `GroupFacts` (and of a rollout a list to `LedgerRecord`): it is then in
 text files, ledger and frames; or to `RolloutRecord` or `GroupRecord`, if only text files should have it. The default
 is the value of records that lack the key, its line in the docstring the meaning in docs/dumps.md. It is set in
-`rg_env/rollout.py`, in `group_record` or `_rollout_record`; what they do not know yet is a new attribute of `Rollout`,
-or of `Origin` if it is about the call. A kind of record is an entry of `FileKind`.
+`rg_env/rollouts/rollout.py`, in `group_record` or `_rollout_record`; what they do not know yet is a new attribute of
+`Rollout`, or of `Origin` if it is about the call. A kind of record is an entry of `FileKind`.
 """
 
 from __future__ import annotations

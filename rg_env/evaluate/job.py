@@ -16,7 +16,7 @@ from rg_env.configuration.config import RGDumpConfig
 from rg_env.configuration.settings import without_free
 from rg_env.evaluate.endpoint import RequestLimits, Responder, Sampling
 from rg_env.evaluate.suites import Questions
-from rg_env.templates import Opening
+from rg_env.rows.templates import Opening
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from rg_env.dump.reader import open_run_of
 from rg_env.dump.schema import LedgerRecord, answered
 from rg_env.evaluate.endpoint import Reply
 from rg_env.evaluate.job import Job
-from rg_env.rollout import Rollout
+from rg_env.rollouts.rollout import Rollout
 from rg_env.scoring import Status
 from rg_env.scoring.file_scorers import WHY_UNREAD
 

@@ -13,13 +13,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from rg_env import preflight_limits as limits
 from rg_env.base.errors import ConfigError, RGEnvError, describe
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.evaluate.endpoint import Reply, Sampling
 from rg_env.evaluate.job import EndpointOptions, Job
 from rg_env.evaluate.run import run_job
 from rg_env.evaluate.suites import Question, Questions
+from rg_env.rollouts import preflight_limits as limits
 from rg_env.rows.dataset import ReasoningGymDataset, prompt_options
 from rg_env.rows.item_source import FIXED_COMPLEXITIES
 from rg_env.scoring import shared_scorer
@@ -180,7 +180,7 @@ class LocalModel:
     failure of its request.
 
     Attributes:
-        client: a `rg_env.cpu.client.CPUInferenceClient`.
+        client: a `rg_env.skyrl.cpu.client.CPUInferenceClient`.
         template_options: of `apply_chat_template`.
         request: further sampling parameters, with vLLM's names.
     """

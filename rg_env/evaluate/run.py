@@ -36,13 +36,13 @@ from rg_env.evaluate.progress import progress, until_signal
 from rg_env.evaluate.resumption import Claim, claim
 from rg_env.evaluate.server import Server, ServerError, program_for, start_server
 from rg_env.evaluate.suites import Question
-from rg_env.judge import Judge
-from rg_env.rollout import Origin, Rollout, Stopwatch
+from rg_env.rollouts.judge import Judge
+from rg_env.rollouts.rollout import Origin, Rollout, Stopwatch
+from rg_env.rows.templates import judged_text
 from rg_env.scoring import Verdict
-from rg_env.templates import judged_text
 
 if TYPE_CHECKING:
-    from rg_env.rollout_log import RolloutLog
+    from rg_env.rollouts.rollout_log import RolloutLog
 
 _CONCURRENCY = 32
 """Requests at the same time to a server that somebody else started."""
@@ -107,7 +107,7 @@ async def _ask_what_is_left(job: Job, run: Claim, totals: Totals) -> None:
             print_error(_announce(job, answers, len(left)))
             log = None
             if job.config.debug_logging:
-                from rg_env.rollout_log import RolloutLog  # and with it polars, which takes time
+                from rg_env.rollouts.rollout_log import RolloutLog  # and with it polars, which takes time
 
                 log = RolloutLog(_folder_of_logs(job.folder), job.config)
                 print_error(f"log of rollouts: {log.path}")

@@ -79,7 +79,7 @@ def find_models(model: str) -> list[Model]:
         ConfigError: the folder has no model that can be evaluated.
     """
     if model == "nano":
-        from rg_env.cpu import nano_path
+        from rg_env.skyrl.cpu import nano_path
 
         return [Model(str(nano_path()), model)]
     path = Path(model).expanduser()

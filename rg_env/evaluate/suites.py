@@ -22,9 +22,9 @@ from loguru import logger
 from rg_env.base.choices import ResponseFormat, Split
 from rg_env.base.errors import ConfigError, describe, did_you_mean, need, need_number, one_line
 from rg_env.configuration.config import RGDumpConfig
-from rg_env.prompts import Message, Prompts, resolve_system_prompt
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.rows.eval_set import EvalSet
+from rg_env.rows.prompts import Message, Prompts, resolve_system_prompt
 from rg_env.tasks import Item, encode_entry, hash64
 from rg_env.tasks.registry import check_name, check_options, task_categories
 from rg_env.tasks.upstream.generators import FIXES

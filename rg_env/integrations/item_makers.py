@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from rg_env.base.choices import Split
 from rg_env.base.errors import ConfigError
 from rg_env.configuration.modules import modules_of_tasks
-from rg_env.prompts import Prompts
 from rg_env.rows.item_source import ItemSource, item_of_id
+from rg_env.rows.prompts import Prompts
 from rg_env.runner.caller_pool import WALL_FACTOR, ScorerPool, wait_async
 from rg_env.runner.failures import Failure, JobFailedError, ProtocolError, reason_of
 from rg_env.tasks import Item, TaskMix, TaskSpec

@@ -25,8 +25,8 @@ from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import DumpWriter, GroupRecord, Phase, open_dump
 from rg_env.evaluate.eval_settings import generator_settings
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
-from rg_env.judge import Judge
-from rg_env.rollout import Origin, Rollout
+from rg_env.rollouts.judge import Judge
+from rg_env.rollouts.rollout import Origin, Rollout
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.tasks import Item
 

@@ -24,8 +24,8 @@ from rg_env.base.errors import RGEnvError
 from rg_env.configuration.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.evaluate.eval_settings import apply_overrides
 from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
-from rg_env.judge import Judge
-from rg_env.rollout import Rollout
+from rg_env.rollouts.judge import Judge
+from rg_env.rollouts.rollout import Rollout
 from rg_env.rows.dataset import ReasoningGymDataset, prompt_options
 from rg_env.scoring import Verdict
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from rg_env.base.errors import ScorerPoolError
 from rg_env.configuration.config import RGDumpConfig
-from rg_env.judge import Judge
+from rg_env.rollouts.judge import Judge
 from rg_env.tasks import Item
 
 _TRIES = 3

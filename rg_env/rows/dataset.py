@@ -17,8 +17,8 @@ from rg_env.base.atomic import check_output, new_file
 from rg_env.base.choices import RowFormat
 from rg_env.base.errors import need_number
 from rg_env.configuration.config import RGDumpConfig, ScorerConfig
-from rg_env.prompts import Message, Prompts
 from rg_env.rows.item_source import Complexity, ItemSource
+from rg_env.rows.prompts import Message, Prompts
 from rg_env.tasks import Item, TaskSpec, hash64
 from rg_env.tasks.item import ENV_CLASS
 from rg_env.tasks.mix import Progress, no_progress
@@ -122,7 +122,7 @@ class ReasoningGymDataset(Rows):
             every row has a random one. A task without levels always has its default options.
         progress: told how many tasks have been tried, and of how many.
         scorer: the settings that the answers of files of questions are tried with (`rg_env.scoring.audit`).
-        prompt: arguments of `rg_env.prompts.Prompts`: `system_prompt`, `worked_examples`, `format`, `tokenizer`,
+        prompt: arguments of `rg_env.rows.prompts.Prompts`: `system_prompt`, `worked_examples`, `format`, `tokenizer`,
             `max_prompt_length`, `chat_template_kwargs`. A task whose prompts are all too long is left out of the mix.
 
     Raises:

@@ -13,9 +13,9 @@ from loguru import logger
 
 from rg_env.base.errors import need_number
 from rg_env.configuration.config import RGDumpConfig, ScorerConfig
-from rg_env.prompts import Prompts
 from rg_env.rows.dataset import Rows, prompt_options
 from rg_env.rows.item_source import Complexity, ItemSource
+from rg_env.rows.prompts import Prompts
 from rg_env.tasks import Item, ItemStream, TaskMix, TaskSpec
 from rg_env.tasks.questions import QuestionStream
 

@@ -16,7 +16,7 @@ from loguru import logger
 
 from rg_env.base.errors import ConfigError, need, need_number
 from rg_env.configuration.config import ScorerConfig
-from rg_env.prompts import Prompts
+from rg_env.rows.prompts import Prompts
 from rg_env.tasks import Item, ItemStream, Split, TaskMix, TaskSpec, encode_entry, hash64
 from rg_env.tasks.item import ItemId, options_mark
 from rg_env.tasks.levels import Scale, base_options, scale_of

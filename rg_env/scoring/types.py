@@ -129,7 +129,7 @@ class AnswerScore:
             `partial_credit=none`, where no partial score counts.
         excused: the score of 0 is not the answer's fault: a process died, the item cannot be scored, or there was no
             core for the scorer (a TIMEOUT that is excused). An answer that used up its CPU time, or on which the scorer
-            raised, is wrong. `rg_env.rewards.is_masked` says what is not trained on.
+            raised, is wrong. `rg_env.rollouts.rewards.is_masked` says what is not trained on.
     """
 
     raw: float | None

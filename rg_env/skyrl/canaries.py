@@ -23,18 +23,18 @@ from rg_env.base.choices import ResponseFormat
 from rg_env.base.errors import RGEnvError
 from rg_env.base.wording import counted, rate
 from rg_env.configuration.config import PREFIX, RGDumpConfig
-from rg_env.judge import Judge
+from rg_env.rollouts.judge import Judge
+from rg_env.rollouts.symptoms import CANARIES, CANARY_FAILURES, RIGHT_UNSOLVED, WRONG_SOLVED
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring.formatting import canonical
 from rg_env.scoring.parse import parse_response, tag_spans
 from rg_env.scoring.scorer import reference_answer
 from rg_env.scoring.types import AnswerScore
-from rg_env.symptoms import CANARIES, CANARY_FAILURES, RIGHT_UNSOLVED, WRONG_SOLVED
 from rg_env.tasks import Item
 from rg_env.tasks.item import ENV_CLASS
 
 if TYPE_CHECKING:
-    from rg_env.rollout_log import RolloutLog
+    from rg_env.rollouts.rollout_log import RolloutLog
 
 _OF_STEP = 32
 """Canaries for the responses of a step, half of them right."""

@@ -39,18 +39,18 @@ from rg_env.base.hub import check_hub_model
 from rg_env.configuration.config import PREFIX
 from rg_env.configuration.setting_names import with_whole_names
 from rg_env.configuration.settings import value_of
-from rg_env.cpu.cpu_settings import cpu_threads, uses_server
 from rg_env.dump.files import try_folder
-from rg_env.own_workers import has_flash_attn
-from rg_env.prompts import Prompts, format_warning
-from rg_env.rewards import load_reward, try_reward_function
+from rg_env.rollouts.rewards import load_reward, try_reward_function
 from rg_env.rows.item_source import scales_of
+from rg_env.rows.prompts import Prompts, format_warning
+from rg_env.rows.templates import check_tags, load_tokenizer
+from rg_env.skyrl.cpu.cpu_settings import cpu_threads, uses_server
+from rg_env.skyrl.own_workers import has_flash_attn
 from rg_env.skyrl.resumption import check_checkpoint, check_resumption
 from rg_env.skyrl.run_folder import PATHS, check_run_name
 from rg_env.tasks import Split, TaskMix
 from rg_env.tasks.item import ENV_CLASS
 from rg_env.tasks.questions import QuestionStream
-from rg_env.templates import check_tags, load_tokenizer
 
 NANO = "nano"
 """Accepted as a model path: the small policy that comes with rg_env."""

@@ -18,9 +18,9 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from rg_env.base.errors import ConfigError
 from rg_env.configuration.config import LengthPenaltyConfig, RGDumpConfig, ScorerConfig
-from rg_env.judge import Judge
-from rg_env.rewards import compose_reward
-from rg_env.rollout import Rollout, Stopwatch
+from rg_env.rollouts.judge import Judge
+from rg_env.rollouts.rewards import compose_reward
+from rg_env.rollouts.rollout import Rollout, Stopwatch
 from rg_env.scoring.types import Verdict
 from rg_env.skyrl.tally import Counts, named_shares
 from rg_env.tasks import Item

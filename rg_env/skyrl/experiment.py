@@ -29,13 +29,13 @@ from rg_env.base.wording import counted
 from rg_env.configuration.config import PREFIX
 from rg_env.configuration.user_code import import_modules, in_user_code, load_object
 from rg_env.dump import DumpWriter, close_all, open_dump
-from rg_env.own_workers import WithoutFlashAttn, has_flash_attn
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.rows.eval_set import EvalSet
 from rg_env.scoring import shared_scorer
 from rg_env.skyrl.env import register
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.logs import set_up_logging
+from rg_env.skyrl.own_workers import WithoutFlashAttn, has_flash_attn
 from rg_env.skyrl.recorder import claimed
 from rg_env.skyrl.steps import StepTracking
 from rg_env.skyrl.train_config import RGTrainConfig
@@ -188,7 +188,7 @@ def run_training(cfg: RGTrainConfig, reports: Reports | None = None) -> None:
         signal.signal(signal.SIGTERM, _close_and_exit)
     kind = training_class(cfg)
     if cfg.rg_dump.device == "cpu":
-        from rg_env.cpu.cpu_experiment import CPUMixin
+        from rg_env.skyrl.cpu.cpu_experiment import CPUMixin
 
         # First among the bases, so that its hooks win over those of the experiment.
         kind = type(f"CPU{kind.__name__}", (CPUMixin, kind), {})

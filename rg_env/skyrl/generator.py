@@ -23,19 +23,19 @@ from skyrl.train.generators.utils import get_rollout_metrics
 
 from rg_env.base.errors import describe, refuse
 from rg_env.dump import DumpWriter, GroupRecord, Phase
-from rg_env.judge import Judge
-from rg_env.rewards import mean_reward
-from rg_env.rollout import Rollout
+from rg_env.rollouts.judge import Judge
+from rg_env.rollouts.rewards import mean_reward
+from rg_env.rollouts.rollout import Rollout
+from rg_env.rows.templates import system_message_optional
 from rg_env.scoring.types import Status
 from rg_env.skyrl.env import RGDumpEnv, as_config
 from rg_env.skyrl.groups import Group, UnscoredWarning, fill_groups, origin_of, record_groups, with_slots
 from rg_env.skyrl.tally import Tally, is_unsolved, write_over
 from rg_env.skyrl.turns import note_turns, noted_dialogs
 from rg_env.tasks.item import ENV_CLASS
-from rg_env.templates import system_message_optional
 
 if TYPE_CHECKING:
-    from rg_env.rollout_log import RolloutLog
+    from rg_env.rollouts.rollout_log import RolloutLog
     from rg_env.skyrl.canaries import Canaries
 
 _PHASE: ContextVar[Phase | None] = ContextVar("_PHASE", default=None)
@@ -70,7 +70,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
         self._evaluation = Tally(self.config)
         self.rollout_log: RolloutLog | None = None
         if self.config.debug_logging and log_folder:
-            from rg_env.rollout_log import RolloutLog
+            from rg_env.rollouts.rollout_log import RolloutLog
 
             self.rollout_log = RolloutLog(log_folder, self.config)
         longest = self.generator_cfg.sampling_params.max_generate_length

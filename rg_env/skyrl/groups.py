@@ -30,7 +30,7 @@ from skyrl.train.generators.base import GeneratorInput, GeneratorOutput, Traject
 from rg_env.base.errors import RGEnvError
 from rg_env.dump import DumpWriter, GroupRecord, Phase
 from rg_env.dump.schema import Message
-from rg_env.rollout import Origin, Prompt, Rollout, Stopwatch
+from rg_env.rollouts.rollout import Origin, Prompt, Rollout, Stopwatch
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict
 from rg_env.skyrl.env import SLOT
 from rg_env.skyrl.turns import Dialog, Turns, as_messages, read_turns, without_end

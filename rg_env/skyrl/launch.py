@@ -63,7 +63,7 @@ def training_task(cfg: RGTrainConfig, reports: Reports) -> None:
 def running_ray(cfg: RGTrainConfig) -> Iterator[None]:
     """Ray for the duration of the run. On the CPU it is a private one that leaves no files behind."""
     if cfg.rg_dump.device == "cpu":
-        from rg_env.cpu.cpu_experiment import cpu_ray
+        from rg_env.skyrl.cpu.cpu_experiment import cpu_ray
 
         with explaining_a_slow_start(), cpu_ray(cfg):
             yield

@@ -29,7 +29,7 @@ from rg_env.base.errors import ConfigError
 from rg_env.dump import Attempt, DumpWriter, GroupRecord, claim_run
 from rg_env.dump.opening import open_with
 from rg_env.dump.run_file import lock_checkpoints
-from rg_env.rollout import Origin, Prompt, Rollout, group_record
+from rg_env.rollouts.rollout import Origin, Prompt, Rollout, group_record
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.groups import UnscoredWarning, fill_groups, origin_of, record_groups, with_slots
 from rg_env.skyrl.resumption import as_settings

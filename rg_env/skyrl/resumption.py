@@ -19,8 +19,8 @@ from loguru import logger
 from rg_env.base.errors import refuse
 from rg_env.configuration.config import PREFIX, RGDumpConfig
 from rg_env.configuration.settings import Difference, differences, free_settings
-from rg_env.cpu.cpu_settings import NANO_FOLDER
 from rg_env.dump.run_file import read_beside, read_run_file
+from rg_env.skyrl.cpu.cpu_settings import NANO_FOLDER
 
 STEP_FOLDER = re.compile(r"global_step_(\d+)")
 """The name of a checkpoint's folder."""

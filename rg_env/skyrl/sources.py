@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rg_env.configuration.config import PREFIX
 from rg_env.configuration.setting_names import find_setting, is_group
 from rg_env.configuration.settings import lines_of, value_of
-from rg_env.cpu.cpu_settings import CPU_OVERRIDES
+from rg_env.skyrl.cpu.cpu_settings import CPU_OVERRIDES
 from rg_env.skyrl.train_config import RGTrainConfig, TrainingRun, known_settings
 
 

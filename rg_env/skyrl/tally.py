@@ -21,8 +21,8 @@ from rg_env.base.wording import rate
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import GroupRecord, Outcome, Phase
 from rg_env.dump.schema import RG_DUMP, answered, is_all_wrong, is_equal_partial_credit
+from rg_env.rollouts.symptoms import EQUAL, LENGTH, phantom_cause
 from rg_env.scoring.types import Status, Violation
-from rg_env.symptoms import EQUAL, LENGTH, phantom_cause
 
 _OURS = re.compile(r"(environment(_kept|_dropped)?/rg_dump|rg_dump(_kept|_dropped)?)/")
 """Names of our figures. SkyRL's fully-async loop also joins those of kept and of dropped groups."""

@@ -32,7 +32,6 @@ from rg_env.configuration.settings import (
     set_value,
     value_of,
 )
-from rg_env.cpu.cpu_settings import CPU_OVERRIDES, nano_path
 from rg_env.skyrl.checks import (
     MODELS,
     NANO,
@@ -45,6 +44,7 @@ from rg_env.skyrl.checks import (
     find_mistakes,
     limits_of,
 )
+from rg_env.skyrl.cpu.cpu_settings import CPU_OVERRIDES, nano_path
 from rg_env.skyrl.preparation import load_modules, set_wandb_key
 from rg_env.skyrl.resumption import check_same_experiment
 from rg_env.skyrl.run_folder import PATHS, RunFolder, refuse_what_is_of_another_run

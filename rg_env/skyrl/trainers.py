@@ -34,8 +34,9 @@ from rg_env.dump import DumpWriter, GroupRecord, TrainedRecord, close_all
 from rg_env.dump.manifest import Attempt, note_in_manifest
 from rg_env.dump.reader import open_run_of
 from rg_env.dump.schema import RG_DUMP, has_no_signal
-from rg_env.faults import explain_dead_reward
-from rg_env.preflight_limits import FIRST_STEPS
+from rg_env.rollouts.faults import explain_dead_reward
+from rg_env.rollouts.preflight_limits import FIRST_STEPS
+from rg_env.rollouts.symptoms import WATCHED, Symptom, collapse, phantoms
 from rg_env.rows.eval_set import EvalSet
 from rg_env.skyrl.canaries import Canaries, first_items
 from rg_env.skyrl.checks import COMPARE_A_GROUP
@@ -44,7 +45,6 @@ from rg_env.skyrl.resumption import checkpoint_to_load, way_on_from
 from rg_env.skyrl.sampling import groups_without_signal, uid_of_each_copy, with_zero_rewards
 from rg_env.skyrl.steps import numbers_line
 from rg_env.skyrl.tally import Tally, is_unsolved, why_every_reward_call_failed, write_over
-from rg_env.symptoms import WATCHED, Symptom, collapse, phantoms
 from rg_env.terminal.reports import Reports
 
 _GROUPS, _MASKED, _REWARDS, _REPETITIONS = "rg_env_groups", "rg_env_masked", "rg_env_rewards", "rg_env_repetitions"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ray
 
-from rg_env.own_workers import flash_attn_stub
+from rg_env.skyrl.own_workers import flash_attn_stub
 
 with flash_attn_stub():
     from skyrl.backends.skyrl_train.workers.fsdp import fsdp_worker

@@ -50,11 +50,11 @@ class Screen:
 
     Attributes:
         facts: what was last reported: `title`, `doing` and its `progress`, `step`, `total`, `trainer` (its numbers),
-            `canaries` (a line, empty once they failed), `symptoms` (kind and text of each `rg_env.symptoms.Symptom`),
-            `log`, `rollouts` (their log), `dump`, `run_id`, `resumed` and `checkpoint` (steps),
-            `under_way` (the settings work), `finished` (what to say if nothing is left to train), `error` (the first
-            one, which causes others). Reports also have a `line` for a pipe, a `note` for any screen, an `evaluation`,
-            and the values of curves and the counts of each step.
+            `canaries` (a line, empty once they failed), `symptoms` (kind and text of each
+            `rg_env.rollouts.symptoms.Symptom`), `log`, `rollouts` (their log), `dump`, `run_id`, `resumed` and
+            `checkpoint` (steps), `under_way` (the settings work), `finished` (what to say if nothing is left to train),
+            `error` (the first one, which causes others). Reports also have a `line` for a pipe, a `note` for any
+            screen, an `evaluation`, and the values of curves and the counts of each step.
     """
 
     def __init__(self, command: str, *, verbose: bool = False) -> None:
@@ -243,7 +243,7 @@ def ending(facts: Mapping[str, Any], code: int, args: Sequence[str], began: floa
 def _about_dump(facts: Mapping[str, Any], *, with_table: bool) -> Iterator[RenderableType]:
     """Yield what was learned, and where the dump is. What fails here is a warning: the run has ended as it has."""
     # Imported here: it loads the reader of dumps, which nothing needs before the end.
-    from rg_env.faults import explain_zeros
+    from rg_env.rollouts.faults import explain_zeros
 
     folder = shlex.quote(short_path(facts["dump"]))
     table, why_no_texts, why_zeros = None, None, ""

@@ -10,8 +10,8 @@ from typing import Any
 
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Attempt, Dump, GroupRecord, write_manifest
-from rg_env.rewards import set_rewards
-from rg_env.rollout import Rollout
+from rg_env.rollouts.rewards import set_rewards
+from rg_env.rollouts.rollout import Rollout
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring import Scorer
 from rg_env.tasks import Item

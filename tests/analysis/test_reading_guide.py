@@ -2,7 +2,7 @@
 
 import re
 
-from rg_env.analysis.group_text import Query
+from rg_env.dump.group_text import Query
 from rg_env.dump.conditions import parse_condition
 from tests.documents import ROOT, run_page
 

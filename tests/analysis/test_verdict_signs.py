@@ -17,7 +17,7 @@ from rg_env.analysis.verdict_signs import TaskFacts
 from rg_env.cli import app
 from rg_env.configuration.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dump import DumpWriter, Phase, StepRecord, open_run
-from rg_env.symptoms import CANARIES, CANARY_FAILURES, EQUAL
+from rg_env.rollouts.symptoms import CANARIES, CANARY_FAILURES, EQUAL
 from tests.dump.records import RUN_ID, group, rollout
 
 TASKS = ("addition", "spelling", "counting")

@@ -15,7 +15,7 @@ import time
 import pytest
 from textual.widgets import Input, Static
 
-from rg_env.analysis.group_text import Query
+from rg_env.dump.group_text import Query
 from rg_env.browser import browser_app as module
 from rg_env.browser.browser_app import Browser
 from rg_env.dump import DumpWriter, open_run

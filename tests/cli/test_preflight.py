@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from rg_env import preflight_limits
 from rg_env.base.errors import ConfigError
 from rg_env.cli import app
-from rg_env.cpu import nano_path
 from rg_env.dump import open_run
+from rg_env.rollouts import preflight_limits
+from rg_env.skyrl.cpu import nano_path
 from tests.evaluate.server import completion, serving
 
 LIMIT = 64
@@ -23,8 +23,8 @@ LENGTH = "generator.sampling_params.max_generate_length"
 
 @pytest.fixture(autouse=True)
 def few_questions(monkeypatch):
-    monkeypatch.setattr("rg_env.preflight_limits.MOST_QUESTIONS", preflight_limits.QUESTIONS)
-    monkeypatch.setattr("rg_env.preflight_limits.MODEL_SECONDS", 0.0)
+    monkeypatch.setattr("rg_env.rollouts.preflight_limits.MOST_QUESTIONS", preflight_limits.QUESTIONS)
+    monkeypatch.setattr("rg_env.rollouts.preflight_limits.MODEL_SECONDS", 0.0)
 
 
 def right(question):

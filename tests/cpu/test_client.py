@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rg_env.base.errors import ConfigError
-from rg_env.cpu import client as client_module
-from rg_env.cpu.client import CPUInferenceClient
-from rg_env.cpu.sampler import Request, Sample
+from rg_env.skyrl.cpu import client as client_module
+from rg_env.skyrl.cpu.client import CPUInferenceClient
+from rg_env.skyrl.cpu.sampler import Request, Sample
 
 
 class Method:

@@ -16,8 +16,8 @@ import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rg_env import ReasoningGymDataset, Scorer
-from rg_env.cpu import nano_path
 from rg_env.scoring import parse_response
+from rg_env.skyrl.cpu import nano_path
 from tests.documents import ROOT
 
 TOLERANCE = 0.05

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from skyrl.train.dataset.preprocess import convert_prompts_responses_to_batch_tensors
 
-from rg_env.cpu import packing
-from rg_env.cpu.packing import HFModelWrapper, Pack, PackedModelWrapper, can_pack
+from rg_env.skyrl.cpu import packing
+from rg_env.skyrl.cpu.packing import HFModelWrapper, Pack, PackedModelWrapper, can_pack
 from tests.cpu.toy import build_model
 
 PROMPTS, WIDTH = 9, 6

@@ -12,9 +12,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rg_env.base.errors import ConfigError
-from rg_env.cpu import sampler as sampler_module
-from rg_env.cpu.cpu_settings import SamplingParams
-from rg_env.cpu.sampler import Request, Sample, Sampler, SamplerError
+from rg_env.skyrl.cpu import sampler as sampler_module
+from rg_env.skyrl.cpu.cpu_settings import SamplingParams
+from rg_env.skyrl.cpu.sampler import Request, Sample, Sampler, SamplerError
 
 END = 1
 PROMPTS = [(2, 5, 6, 3), (2, 7, 7, 7, 8, 9, 3), (2, 12, 3), (2, 5, 6, 3)]

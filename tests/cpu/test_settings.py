@@ -7,7 +7,7 @@ from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampli
 from skyrl.train.config import SamplingParams as SkyRLSamplingParams
 
 from rg_env.base.errors import ConfigError
-from rg_env.cpu.cpu_settings import SamplingParams, cpu_threads
+from rg_env.skyrl.cpu.cpu_settings import SamplingParams, cpu_threads
 from tests.running import run_program
 
 
@@ -40,7 +40,7 @@ def test_what_is_not_supported_is_refused_in_one_line(params: dict[str, Any], me
 
 def test_threads_are_the_cores_shared_by_the_workers_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RG_ENV_CPU_THREADS", raising=False)
-    monkeypatch.setattr("rg_env.cpu.cpu_settings.usable_cores", lambda: 6)
+    monkeypatch.setattr("rg_env.skyrl.cpu.cpu_settings.usable_cores", lambda: 6)
     assert [cpu_threads(workers) for workers in (1, 2, 4, 12)] == [6, 3, 1, 1]
     monkeypatch.setenv("RG_ENV_CPU_THREADS", "3")
     assert cpu_threads(2) == 3
@@ -50,5 +50,5 @@ def test_threads_are_the_cores_shared_by_the_workers_unless_told(monkeypatch: py
 
 
 def test_a_look_at_the_settings_imports_neither_torch_nor_ray() -> None:
-    done = run_program("loaded", "rg_env.cpu:CPU_OVERRIDES")
+    done = run_program("loaded", "rg_env.skyrl.cpu:CPU_OVERRIDES")
     assert done.stdout == "[]\n"

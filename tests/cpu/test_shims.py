@@ -7,8 +7,8 @@ import sys
 import pytest
 import torch
 
-from rg_env.cpu.workers import cuda_means_cpu
-from rg_env.own_workers import flash_attn_stub
+from rg_env.skyrl.cpu.workers import cuda_means_cpu
+from rg_env.skyrl.own_workers import flash_attn_stub
 
 
 def test_cuda_means_cpu_only_inside() -> None:

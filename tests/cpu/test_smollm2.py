@@ -34,8 +34,8 @@ def test_the_real_model_is_made_right_and_answers(folder: Path) -> None:
     import torch
     from transformers import AutoTokenizer
 
-    from rg_env.cpu.cpu_settings import SamplingParams
-    from rg_env.cpu.sampler import Request, Sampler
+    from rg_env.skyrl.cpu.cpu_settings import SamplingParams
+    from rg_env.skyrl.cpu.sampler import Request, Sampler
 
     check_tokenizer("model", folder)
     assert [path.name for path in folder.parent.iterdir()] == [folder.name], "no work folder is left"

@@ -18,9 +18,9 @@ from skyrl.train.utils import validate_cfg
 from skyrl_gym.envs import register
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
-from rg_env.cpu import CPU_OVERRIDES
-from rg_env.cpu.cpu_experiment import CPUMixin, cpu_ray
 from rg_env.skyrl.checks import check_cpu, find_mistakes
+from rg_env.skyrl.cpu import CPU_OVERRIDES
+from rg_env.skyrl.cpu.cpu_experiment import CPUMixin, cpu_ray
 from tests.cpu.toy import build_model
 
 

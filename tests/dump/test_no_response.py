@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rg_env.analysis import counts, statistics
-from rg_env.analysis.group_text import Query
+from rg_env.dump.group_text import Query
 from rg_env.analysis.stats import measure
 from rg_env.analysis.tables import headline
 from rg_env.base.errors import DumpError

@@ -30,8 +30,8 @@ def attack_on(prompt, asked_before):
 
 @ray.remote(num_cpus=1)
 def _train(cfg, attacked):
-    from rg_env.cpu.client import CPUInferenceClient
     from rg_env.skyrl import experiment
+    from rg_env.skyrl.cpu.client import CPUInferenceClient
 
     class Watched(experiment.RGExperiment):
         def get_generator(self, cfg, tokenizer, inference_engine_client):

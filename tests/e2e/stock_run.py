@@ -12,8 +12,8 @@ from skyrl.train.entrypoints.main_base import BasePPOExp
 from skyrl.train.utils import validate_cfg
 
 from examples.stock_skyrl import train
-from rg_env.cpu import CPU_OVERRIDES, nano_path
-from rg_env.cpu.cpu_experiment import CPUMixin, cpu_ray
+from rg_env.skyrl.cpu import CPU_OVERRIDES, nano_path
+from rg_env.skyrl.cpu.cpu_experiment import CPUMixin, cpu_ray
 
 
 class CPUExperiment(CPUMixin, BasePPOExp):

@@ -63,7 +63,7 @@ def test_attacks_end_in_the_record_and_move_no_other_reward(tmp_path, short_run)
 
     rewards = {key: rollout.reward for key, rollout in left_alone}
     same = [(key, rollout) for key, rollout in harmless if key in rewards]
-    # All but those in which another order of arrival moved a logit's last bit (rg_env/cpu/sampler.py).
+    # All but those in which another order of arrival moved a logit's last bit (rg_env/skyrl/cpu/sampler.py).
     assert len(same) >= 0.95 * len(harmless)
     assert all(rollout.reward == rewards[key] for key, rollout in same)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rg_env.cpu import nano_path
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
+from rg_env.skyrl.cpu import nano_path
 from tests.e2e.conftest import RG
 from tests.running import rg_env
 

@@ -18,9 +18,9 @@ from collections import Counter, defaultdict
 import pytest
 from transformers import AutoTokenizer
 
-from rg_env.cpu import nano_path
 from rg_env.dump import FileKind, open_run
 from rg_env.dump.validate import validate
+from rg_env.skyrl.cpu import nano_path
 from tests.e2e.conftest import RG, kill_with_everything_it_started
 from tests.running import ROOT, rg_env
 

@@ -9,10 +9,10 @@ import subprocess
 import sys
 import time
 
-from rg_env import templates
 from rg_env.base import hub
 from rg_env.cli import main
 from rg_env.evaluate import run, server
+from rg_env.rows import templates
 from tests.evaluate.server import Server, completion
 
 DIES_AFTER = 9

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from rg_env.cli import app
 from rg_env.configuration.config import RGDumpConfig
-from rg_env.cpu import nano_path
 from rg_env.evaluate.suites import train_questions
+from rg_env.skyrl.cpu import nano_path
 from tests.evaluate.server import Answer, completion, serving
 
 GROUPS = 24

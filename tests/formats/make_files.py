@@ -14,8 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rg_env.cpu import nano_path
 from rg_env.rows.dataset import ReasoningGymDataset
+from rg_env.skyrl.cpu import nano_path
 from tests.integrations.trl_run import TASKS, train
 
 FILES = Path(__file__).parent / "files"

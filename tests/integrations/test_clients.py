@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from rg_env import ReasoningGymDataset
-from rg_env.cpu import nano_path
+from rg_env.skyrl.cpu import nano_path
 
 pytestmark = pytest.mark.clients
 openreward = pytest.importorskip("openreward")

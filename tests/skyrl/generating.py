@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 
 import rg_env
 from rg_env.configuration.config import RGDumpConfig
-from rg_env.cpu import nano_path
+from rg_env.skyrl.cpu import nano_path
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.train_config import RGSkyRLGymConfig
 from tests.skyrl.scripted_engine import ScriptedEngine

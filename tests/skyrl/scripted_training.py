@@ -20,9 +20,9 @@ from skyrl.train.dataset import PromptDataset
 from transformers import AutoTokenizer
 
 import rg_env
-from rg_env.cpu import nano_path
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.rows.eval_set import EvalSet
+from rg_env.skyrl.cpu import nano_path
 from rg_env.skyrl.experiment import open_writer
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.recorder import Recorder, open_dump

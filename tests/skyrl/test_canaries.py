@@ -14,6 +14,7 @@ from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from rg_env.base.errors import RGEnvError
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import open_run
+from rg_env.rollouts.symptoms import CANARIES, CANARY_FAILURES, RIGHT_UNSOLVED, WRONG_SOLVED
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring.scorer import Scorer
 from rg_env.scoring.types import AnswerScore, Status
@@ -21,7 +22,6 @@ from rg_env.skyrl import canaries
 from rg_env.skyrl.canaries import Canaries
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.steps import StepTracking
-from rg_env.symptoms import CANARIES, CANARY_FAILURES, RIGHT_UNSOLVED, WRONG_SOLVED
 from tests.skyrl import scripted_training
 from tests.skyrl.generating import right, run, script_for
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, TASK, Script, Told, build, train

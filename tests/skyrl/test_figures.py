@@ -11,8 +11,8 @@ import pytest
 from skyrl.train.utils.tracking import Tracking
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from rg_env import judge
 from rg_env.dump import open_run
+from rg_env.rollouts import judge
 from rg_env.scoring.types import AnswerScore, Status, Verdict, Violation
 from rg_env.skyrl.steps import StepTracking
 from tests.skyrl import scripted_training

@@ -12,7 +12,7 @@ from skyrl.train.generators.utils import concatenate_generator_outputs
 
 from rg_env.configuration.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dump import DumpWriter, open_run
-from rg_env.rollout import Rollout
+from rg_env.rollouts.rollout import Rollout
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.skyrl.env import SLOT, RGDumpEnv
 from rg_env.skyrl.groups import with_slots

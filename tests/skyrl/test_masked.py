@@ -6,8 +6,8 @@ from skyrl.backends.skyrl_train.training_batch import TrainingInputBatch
 from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.trainer import RayPPOTrainer
 
-from rg_env import judge
 from rg_env.dump import open_run
+from rg_env.rollouts import judge
 from rg_env.scoring.types import AnswerScore, Status, Verdict
 from rg_env.skyrl.trainers import RecordingTrainer
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, build, train

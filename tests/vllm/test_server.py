@@ -6,7 +6,7 @@ import subprocess
 import psutil
 import pytest
 
-from rg_env.cpu import nano_path
+from rg_env.skyrl.cpu import nano_path
 from tests.running import ROOT, program, rg_env
 from tests.vllm.conftest import members_of, running_server
 

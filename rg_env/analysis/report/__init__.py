@@ -23,8 +23,8 @@ from rg_env.configuration.config import PREFIX
 from rg_env.dump import Dump, Outcome, Run
 from rg_env.dump.manifest import Manifest
 from rg_env.dump.run_files import run_names
+from rg_env.rollouts.symptoms import read_symptoms
 from rg_env.scoring.types import MEANINGS
-from rg_env.symptoms import read_symptoms
 
 MAX_GROUPS = 5_000
 """Default maximum number of groups in the browser."""

@@ -34,7 +34,7 @@ def watch_server(module):
     module.GenerationMixin.generate = watched
 
 
-WATCHED = {"rg_env.cpu.sampler": watch_sampler, "transformers.generation.utils": watch_server}
+WATCHED = {"rg_env.skyrl.cpu.sampler": watch_sampler, "transformers.generation.utils": watch_server}
 
 
 class Finder(importlib.abc.MetaPathFinder):

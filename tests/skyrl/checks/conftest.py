@@ -3,7 +3,7 @@ import shutil
 import pytest
 
 from rg_env.base.errors import RGEnvError
-from rg_env.cpu import nano_path
+from rg_env.skyrl.cpu import nano_path
 from rg_env.skyrl.train_config import load_run
 
 RG = "environment.skyrl_gym.rg_dump"

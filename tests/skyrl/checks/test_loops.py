@@ -8,10 +8,10 @@ from loguru import logger
 
 from rg_env.base.errors import ConfigError
 from rg_env.configuration.settings import set_value
-from rg_env.cpu import cpu_settings, nano_path
 from rg_env.dump import claim_run
 from rg_env.skyrl import resumption
 from rg_env.skyrl.checks import check_temperature
+from rg_env.skyrl.cpu import cpu_settings, nano_path
 from rg_env.skyrl.recorder import resumes
 from rg_env.skyrl.resumption import as_settings, finished_at
 from rg_env.skyrl.train_config import load_run

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from rg_env.base.errors import ConfigError, RGEnvError
-from rg_env.cpu import nano_path
+from rg_env.skyrl.cpu import nano_path
 from rg_env.skyrl.train_config import load_run
 from rg_env.train import main
 from tests.skyrl.checks.test_model import change

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from rg_env.rows.templates import load_tokenizer
 from rg_env.skyrl.train_config import load_run
-from rg_env.templates import load_tokenizer
 
 SETTING = "trainer.policy.model.path"
 

@@ -17,7 +17,7 @@ from unittest import mock
 from rg_env.base.choices import ResponseFormat
 from rg_env.base.errors import ConfigError, one_line, refuse, wrong_value
 from rg_env.configuration.config import PREFIX, RGDumpConfig
-from rg_env.prompts import Message, Prompts
+from rg_env.rows.prompts import Message, Prompts
 from rg_env.scoring.parse import with_opening
 
 _QUESTION = "How many legs have 2 dogs and 2 hens?"

@@ -16,8 +16,8 @@ from loguru import logger
 from rg_env.base.choices import SOLVED_AT
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump.schema import GroupRecord
-from rg_env.rewards import CustomRewards, load_reward, set_rewards
-from rg_env.rollout import Origin, Prompt, Rollout, Stopwatch, group_record
+from rg_env.rollouts.rewards import CustomRewards, load_reward, set_rewards
+from rg_env.rollouts.rollout import Origin, Prompt, Rollout, Stopwatch, group_record
 from rg_env.scoring import Scorer, Verdict, shared_scorer
 from rg_env.scoring.scorer import Entry
 from rg_env.tasks import Item

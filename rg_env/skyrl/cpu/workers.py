@@ -21,8 +21,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
-from rg_env.cpu.cpu_settings import cpu_threads
-from rg_env.cpu.packing import PackedModelWrapper  # first: it imports SkyRL's model wrapper with a stub
+from rg_env.skyrl.cpu.cpu_settings import cpu_threads
+from rg_env.skyrl.cpu.packing import PackedModelWrapper  # first: it imports SkyRL's model wrapper with a stub
 
 from skyrl.backends.skyrl_train.distributed.dispatch import MeshRank  # isort: skip
 from skyrl.backends.skyrl_train.distributed.fsdp_strategy import FSDPStrategy

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from skyrl.train.utils.utils import str_to_torch_dtype
 
-from rg_env.cpu.client import CPUInferenceClient
-from rg_env.cpu.cpu_settings import cpu_threads
-from rg_env.cpu.sampler import Request, Sample, Sampler
+from rg_env.skyrl.cpu.client import CPUInferenceClient
+from rg_env.skyrl.cpu.cpu_settings import cpu_threads
+from rg_env.skyrl.cpu.sampler import Request, Sample, Sampler
 
 
 @dataclass(frozen=True)

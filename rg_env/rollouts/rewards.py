@@ -23,8 +23,8 @@ from loguru import logger
 
 from rg_env.base.errors import RGEnvError, describe, one_line, refuse
 from rg_env.configuration.config import PREFIX, LengthPenaltyConfig, RGDumpConfig
-from rg_env.rollout import Rollout as Rollout  # the type that a user's function gets
-from rg_env.rollout import Stopwatch
+from rg_env.rollouts.rollout import Rollout as Rollout  # the type that a user's function gets
+from rg_env.rollouts.rollout import Stopwatch
 from rg_env.runner.caller_pool import Deliver, wait_for, wait_for_async
 from rg_env.scoring.length import ScoredGroup, group_penalty
 from rg_env.scoring.parse import parse_response

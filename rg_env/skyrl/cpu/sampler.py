@@ -34,7 +34,7 @@ from transformers import (
 
 from rg_env.base.errors import ConfigError, RGEnvError
 from rg_env.base.processes import redirect_output
-from rg_env.cpu.cpu_settings import GREEDY_BELOW, SamplingParams
+from rg_env.skyrl.cpu.cpu_settings import GREEDY_BELOW, SamplingParams
 
 
 @dataclass(frozen=True, slots=True)

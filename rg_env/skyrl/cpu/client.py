@@ -19,8 +19,8 @@ from safetensors.torch import save_file
 from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
 from skyrl.backends.skyrl_train.inference_servers.remote_inference_client import RemoteInferenceClient
 
-from rg_env.cpu.cpu_settings import SamplingParams
-from rg_env.cpu.sampler import Request, Sample
+from rg_env.skyrl.cpu.cpu_settings import SamplingParams
+from rg_env.skyrl.cpu.sampler import Request, Sample
 
 QUIET_SECONDS = 0.01
 """A batch is sent when no request has arrived for this long …"""
@@ -31,7 +31,7 @@ MAX_BATCH = 128
 
 
 class CPUInferenceClient(InferenceEngineInterface):
-    """SkyRL's inference-engine interface over a `rg_env.cpu.sampler.SamplerActor`.
+    """SkyRL's inference-engine interface over a `rg_env.skyrl.cpu.sampler.SamplerActor`.
 
     SkyRL's agent loop calls `generate` once per trajectory and turn. Calls in quick succession are sent as one batch.
     The policy workers get a pickled copy, made before the first request.

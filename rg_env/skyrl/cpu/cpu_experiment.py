@@ -20,10 +20,10 @@ from skyrl.train.utils import initialize_ray
 from skyrl.train.utils.utils import str_to_torch_dtype
 
 from rg_env.base.processes import ray_folder
-from rg_env.cpu.client import CPUInferenceClient, ReloadingClient
-from rg_env.cpu.cpu_settings import SamplingParams, cpu_threads, uses_server
-from rg_env.cpu.sampler import SamplerActor
-from rg_env.own_workers import OwnWorkers
+from rg_env.skyrl.cpu.client import CPUInferenceClient, ReloadingClient
+from rg_env.skyrl.cpu.cpu_settings import SamplingParams, cpu_threads, uses_server
+from rg_env.skyrl.cpu.sampler import SamplerActor
+from rg_env.skyrl.own_workers import OwnWorkers
 
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -74,7 +74,7 @@ def cpu_ray(cfg: Any) -> Iterator[None]:
 class CPUMixin(OwnWorkers):
     """Mixin for `BasePPOExp`: `class Experiment(CPUMixin, MyExperiment)`."""
 
-    workers = "rg_env.cpu.workers"
+    workers = "rg_env.skyrl.cpu.workers"
     cfg: Any
     tokenizer: Any
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from rg_env.own_workers import flash_attn_stub
+from rg_env.skyrl.own_workers import flash_attn_stub
 
 with flash_attn_stub():
     from skyrl.backends.skyrl_train.workers.model_wrapper import HFModelWrapper
