@@ -1,5 +1,5 @@
 """The taskset under the name by which verifiers finds it: `vf-eval rg-env-verifiers`."""
 
-from rg_env.integrations.verifiers import OneReply, ReasoningGymEnv, ReasoningGymTaskset
+from rg_env.trainers.verifiers import OneReply, ReasoningGymEnv, ReasoningGymTaskset
 
 __all__ = ["OneReply", "ReasoningGymEnv", "ReasoningGymTaskset"]

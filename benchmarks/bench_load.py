@@ -31,8 +31,8 @@ import psutil
 
 from benchmarks.bench_serve import started
 from benchmarks.comparison import Comparison, Goal
-from rg_env.integrations.connections import allow_connections
 from rg_env.runner.caller_worker import cpu_seconds
+from rg_env.serve.connections import allow_connections
 
 POLITE, RUDE = 800, 200
 PAUSE_SECONDS = 20.0

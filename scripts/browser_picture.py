@@ -8,9 +8,9 @@ import re
 import sys
 from pathlib import Path
 
-from rg_env.dump.group_text import Query
 from rg_env.browser.browser_app import Browser
 from rg_env.dump import open_run
+from rg_env.dump.group_text import Query
 
 WIDTH, HEIGHT = 120, 26
 CONDITION = "task = 'leg_counting' AND outcome = 'mixed'"

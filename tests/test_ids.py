@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rg_env.base.errors import ConfigError
-from rg_env.integrations.desk import Desk, find_item
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.rows.eval_set import EvalSet
 from rg_env.rows.item_source import item_of_id
 from rg_env.scoring import Scorer
+from rg_env.serve.desk import Desk, find_item
 from rg_env.tasks import task_names
 from rg_env.tasks.item import Item, ItemId
 from tests.cli.test_cli import invoke

@@ -21,13 +21,13 @@ from textual.content import Content
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 
-from rg_env.dump.group_text import Query, group_facts, prompt, ranked, rollout_facts
 from rg_env.analysis.reparse import reparse
 from rg_env.base.choices import SortBy
 from rg_env.base.errors import RGEnvError
 from rg_env.base.output import cell
 from rg_env.base.wording import counted, visible
 from rg_env.dump import Dump, GroupRecord, Outcome, RolloutRecord
+from rg_env.dump.group_text import Query, group_facts, prompt, ranked, rollout_facts
 from rg_env.dump.schema import as_violation
 from rg_env.scoring.parse import tag_spans
 

@@ -234,7 +234,7 @@ def dataset(
 ) -> None:
     """Write prompts to a Parquet file that stock SkyRL or verl can train on.
 
-    SkyRL needs `rg_env.register()` once (docs/your-code.md), verl `rg_env.integrations.verl` (docs/verifier.md).
+    SkyRL needs `rg_env.register()` once (docs/your-code.md), verl `rg_env.trainers.verl` (docs/verifier.md).
 
     Examples:
       rg-env dataset --out train.parquet

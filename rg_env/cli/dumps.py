@@ -90,9 +90,9 @@ def show(
       rg-env dumps show dumps/sample --where "outcome = 'all_failed'" --search prime
       rg-env dumps show dumps/sample --sort spread --limit 3
     """
-    from rg_env.dump.group_text import Query, group_text
     from rg_env.dump import open_run
     from rg_env.dump.contents import without_collecting
+    from rg_env.dump.group_text import Query, group_text
 
     conditions = selection.where or []
     where = "".join(conditions)

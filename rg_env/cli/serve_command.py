@@ -56,10 +56,10 @@ def serve(
     need_extra("serve", "fastapi", "rg-env serve")
     from rg_env.base.choices import ResponseFormat
     from rg_env.configuration.config import ScorerConfig
-    from rg_env.integrations.desk import Desk
-    from rg_env.integrations.serve import run
     from rg_env.scoring import Scorer
     from rg_env.scoring.audit import left_out_of_mix
+    from rg_env.serve.desk import Desk
+    from rg_env.serve.http_app import run
     from rg_env.tasks import TaskMix
     from rg_env.tasks.upstream.mended_dataset import reasoning_gym
 

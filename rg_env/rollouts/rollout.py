@@ -2,7 +2,7 @@
 
 1. **made**: an empty `Rollout` for each response that is asked for. In SkyRL `rg_env.skyrl.groups.with_slots` makes it.
 2. **filled**: text and verdict by the environment (`rg_env.skyrl.env`), and what only SkyRL's output knows by
-   `rg_env.skyrl.groups.fill_groups`. `evaluate/` and `integrations/` do both themselves.
+   `rg_env.skyrl.groups.fill_groups`. `evaluate/` and `trainers/` do both themselves.
 3. **judged**: score, reward and mask, by the rules of its group (`rg_env.rollouts.rewards.set_rewards`).
 4. **recorded**: `group_record`, in this file, for SkyRL, TRL, `collect` and `eval`.
 

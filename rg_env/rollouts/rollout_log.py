@@ -13,11 +13,11 @@ from pathlib import Path
 
 from loguru import logger
 
-from rg_env.dump.group_text import group_text
 from rg_env.base.choices import SOLVED_AT
 from rg_env.base.wording import visible
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import route
+from rg_env.dump.group_text import group_text
 from rg_env.dump.schema import GroupRecord
 
 

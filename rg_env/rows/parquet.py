@@ -47,7 +47,7 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], count: int, format
 
 
 def _verl_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row as verl has it, which `rg_env.integrations.verl` scores."""
+    """Return a row as verl has it, which `rg_env.trainers.verl` scores."""
     reward_model = {"style": row["reward_spec"]["method"], "ground_truth": row["reward_spec"]["ground_truth"]}
     shared = {name: row[name] for name in ("data_source", "prompt", "extra_info")}
     return shared | {"ability": "reasoning_gym", "reward_model": reward_model}

@@ -2,8 +2,8 @@
 
 import re
 
-from rg_env.dump.group_text import Query
 from rg_env.dump.conditions import parse_condition
+from rg_env.dump.group_text import Query
 from tests.documents import ROOT, run_page
 
 GUIDE = (ROOT / "docs" / "reading.md").read_text()

@@ -15,10 +15,10 @@ import time
 import pytest
 from textual.widgets import Input, Static
 
-from rg_env.dump.group_text import Query
 from rg_env.browser import browser_app as module
 from rg_env.browser.browser_app import Browser
 from rg_env.dump import DumpWriter, open_run
+from rg_env.dump.group_text import Query
 from rg_env.scoring.types import Violation
 from tests.analysis.reports import dump_of
 from tests.dump.records import RUN_ID, group, rollout, violating

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from rg_env.dump.group_text import Query, ranked
 from rg_env.analysis.reparse import reparse, without_think
 from rg_env.base.wording import visible
 from rg_env.browser.browser_app import LONGEST, styled_response
@@ -21,6 +20,7 @@ from rg_env.cli import app
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import open_run
 from rg_env.dump.conditions import ConditionError, parse_condition
+from rg_env.dump.group_text import Query, ranked
 from rg_env.rollouts.rollout_log import RolloutLog
 from rg_env.scoring import parse_response
 from rg_env.scoring.types import Status, Violation

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from rg_env.analysis import counts, statistics
-from rg_env.dump.group_text import Query
 from rg_env.analysis.stats import measure
 from rg_env.analysis.tables import headline
 from rg_env.base.errors import DumpError
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import DumpWriter, FileKind, NotKept, Outcome, open_run, route
+from rg_env.dump.group_text import Query
 from rg_env.dump.validate import validate
 from tests.dump.records import RUN_ID, group, rollout, unanswered
 

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from rg_env.integrations.bodies import RefusedError, decode, texts
-from rg_env.integrations.desk import Desk, RequestedItem, find_item
-from rg_env.integrations.dialects.own_scores import ScoreRequest
-from rg_env.integrations.dialects.reward_models import _labels
 from rg_env.runner import caller_pool
 from rg_env.runner.caller_pool import ScorerPool
 from rg_env.scoring import Scorer, Status
 from rg_env.scoring.scorer import PackedEntry
+from rg_env.serve.bodies import RefusedError, decode, texts
+from rg_env.serve.desk import Desk, RequestedItem, find_item
+from rg_env.serve.dialects.own_scores import ScoreRequest
+from rg_env.serve.dialects.reward_models import _labels
 
 ENTRY = {"question": "?", "answer": "2", "metadata": {"source_dataset": "gcd"}}
 

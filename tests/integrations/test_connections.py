@@ -14,12 +14,12 @@ import uvicorn
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from rg_env.integrations import connections, serve
-from rg_env.integrations.connections import LimitedProtocol
-from rg_env.integrations.desk import Desk
-from rg_env.integrations.serve import make_server
-from rg_env.integrations.turns_of_clients import Rounds
 from rg_env.scoring import Scorer
+from rg_env.serve import connections, http_app
+from rg_env.serve.connections import LimitedProtocol
+from rg_env.serve.desk import Desk
+from rg_env.serve.http_app import make_server
+from rg_env.serve.turns_of_clients import Rounds
 
 SOON = 0.2
 """A limit that a test waits for."""
@@ -91,7 +91,7 @@ def test_a_slow_body_is_no_slow_head(connect: Connect, monkeypatch: pytest.Monke
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such limit")
 def test_a_client_that_takes_nothing_of_its_replies_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "_REPLY_SECONDS", 1)
+    monkeypatch.setattr(http_app, "_REPLY_SECONDS", 1)
     listener = socket.create_server(("127.0.0.1", 0))
     ended = threading.Event()
     server: list[uvicorn.Server] = []
@@ -100,8 +100,8 @@ def test_a_client_that_takes_nothing_of_its_replies_is_given_up(monkeypatch: pyt
         server.append(make_server(desk, at_end))
         return server[0]
 
-    monkeypatch.setattr(serve, "make_server", make)
-    thread = threading.Thread(target=serve.run, args=(Desk(Scorer(1)), listener, ended.set))
+    monkeypatch.setattr(http_app, "make_server", make)
+    thread = threading.Thread(target=http_app.run, args=(Desk(Scorer(1)), listener, ended.set))
     thread.start()
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -154,7 +154,7 @@ def test_who_has_left_before_its_turn_is_not_read(connect: Connect, monkeypatch:
 
 @pytest.mark.parametrize("limit", ["_PAUSE_SECONDS", "_BODY_SECONDS"])
 def test_a_body_that_does_not_come_is_told(connect: Connect, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
-    monkeypatch.setattr(serve, limit, SOON)
+    monkeypatch.setattr(http_app, limit, SOON)
     with connect() as connection:
         connection.sendall(HALF_A_BODY)
         if limit == "_BODY_SECONDS":  # also if it never stops for long
@@ -183,7 +183,7 @@ def test_a_body_that_does_not_come_is_told(connect: Connect, monkeypatch: pytest
     ],
 )
 def test_who_may_open_a_websocket(token: str, headers: dict[str, str], enters: bool) -> None:
-    client = TestClient(serve.make_app(Desk(Scorer(1), token=token)))
+    client = TestClient(http_app.make_app(Desk(Scorer(1), token=token)))
     if enters:
         with client.websocket_connect(SOCKET, headers=headers) as connection:
             connection.send_json({"type": "nothing"})
@@ -214,7 +214,7 @@ def test_who_may_open_a_websocket(token: str, headers: dict[str, str], enters: b
     ],
 )
 def test_a_wrong_message_of_a_websocket_is_one_line(message: str, code: str, why: str) -> None:
-    client = TestClient(serve.make_app(Desk(Scorer(1))))
+    client = TestClient(http_app.make_app(Desk(Scorer(1))))
     with client.websocket_connect(SOCKET) as connection:
         for _ in range(2):  # the connection stays
             connection.send_text(message)

@@ -15,11 +15,11 @@ import httpx
 import pytest
 
 from rg_env import ReasoningGymDataset
-from rg_env.integrations.desk import Desk
-from rg_env.integrations.dialects import ors
-from rg_env.integrations.episodes import Episodes
-from rg_env.integrations.serve import make_app
 from rg_env.scoring import AnswerScore, Scorer, Status
+from rg_env.serve.desk import Desk
+from rg_env.serve.dialects import ors
+from rg_env.serve.episodes import Episodes
+from rg_env.serve.http_app import make_app
 from rg_env.tasks import TaskMix
 
 MIX = "gcd,chain_sum"

@@ -13,13 +13,13 @@ import pytest
 
 from rg_env.base.errors import ConfigError
 from rg_env.configuration.config import RGDumpConfig
-from rg_env.integrations import item_makers
-from rg_env.integrations.desk import CLIENT, Desk, RefusedError
-from rg_env.integrations.episodes import Episodes
-from rg_env.integrations.item_makers import ItemMakers, NotMadeError
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.rows.item_source import item_of_id
 from rg_env.scoring import Scorer
+from rg_env.serve import item_makers
+from rg_env.serve.desk import CLIENT, Desk, RefusedError
+from rg_env.serve.episodes import Episodes
+from rg_env.serve.item_makers import ItemMakers, NotMadeError
 from rg_env.tasks import Item, Split, TaskMix
 
 TASKS = ("gcd", "rotate_matrix", "knight_swap", "figlet_font", "word_ladder", "codeio", "simple_integration", "sudoku")

@@ -9,10 +9,10 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from rg_env.integrations import episodes
-from rg_env.integrations.desk import Desk
-from rg_env.integrations.serve import make_app
 from rg_env.scoring import Scorer
+from rg_env.serve import episodes
+from rg_env.serve.desk import Desk
+from rg_env.serve.http_app import make_app
 from tests.integrations.test_episodes import TRAIN, run, scorer
 
 __all__ = ["scorer"]

@@ -20,14 +20,14 @@ from rg_env.cli import app
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
-from rg_env.integrations.desk import Desk
-from rg_env.integrations.episodes import Episodes
-from rg_env.integrations.serve import make_app
-from rg_env.integrations.trl import GRPOReward, to_dataset
 from rg_env.scoring import Scorer
+from rg_env.serve.desk import Desk
+from rg_env.serve.episodes import Episodes
+from rg_env.serve.http_app import make_app
 from rg_env.tasks import TaskMix
 from rg_env.tasks.item import split_of_row
 from rg_env.tasks.questions import QuestionStream
+from rg_env.trainers.trl import GRPOReward, to_dataset
 from tests.evaluate.server import completion, serving
 from tests.integrations.test_episodes import new_session, submit
 from tests.integrations.test_serve import serving as serving_scores

@@ -24,12 +24,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 from rg_env.attack.attacks import attacks
-from rg_env.integrations import item_makers
-from rg_env.integrations.desk import Desk
-from rg_env.integrations.serve import make_app
 from rg_env.rows.item_source import item_of_id
 from rg_env.scoring import Scorer, Status, guarded
 from rg_env.scoring.guard import REWRITES
+from rg_env.serve import item_makers
+from rg_env.serve.desk import Desk
+from rg_env.serve.http_app import make_app
 from tests.integrations.served import number_in
 
 GCD = "gcd-train-42-0"

@@ -17,9 +17,9 @@ from rg_env.base.errors import ConfigError
 from rg_env.configuration.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
-from rg_env.integrations.trl import GRPOReward, to_dataset
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring import AnswerScore, Scorer, Status
+from rg_env.trainers.trl import GRPOReward, to_dataset
 
 TASKS = {"chain_sum": {"weight": 1, "config": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}}}
 ARGS = SimpleNamespace(num_generations=2, num_generations_eval=4, max_completion_length=50, temperature=1.0, top_p=1.0)

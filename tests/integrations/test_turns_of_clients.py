@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from rg_env.integrations import turns_of_clients
-from rg_env.integrations.turns_of_clients import Rounds, Turns
+from rg_env.serve import turns_of_clients
+from rg_env.serve.turns_of_clients import Rounds, Turns
 
 
 def test_a_client_with_much_work_lets_another_in_early() -> None:

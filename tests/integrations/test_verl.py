@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from rg_env.base.errors import ConfigError
 from rg_env.cli import app
-from rg_env.integrations import verl as ours
-from rg_env.integrations.verl import compute_score
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.skyrl.cpu import nano_path
+from rg_env.trainers import verl as ours
+from rg_env.trainers.verl import compute_score
 
 RECORDED = {
     "verl/experimental/reward_loop/reward_manager/naive.py": [

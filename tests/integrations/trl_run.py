@@ -13,9 +13,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from rg_env.configuration.config import RGDumpConfig
-from rg_env.integrations.trl import GRPOReward, to_dataset
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.skyrl.cpu import nano_path
+from rg_env.trainers.trl import GRPOReward, to_dataset
 
 TASKS = {"spell_backward": {"weight": 1, "config": {"min_word_len": 3, "max_word_len": 5}}}
 

@@ -1,6 +1,6 @@
 """Reasoning Gym for verl: `compute_score` as its reward function, on rows that `rg-env dataset --format verl` writes.
 
-    reward.custom_reward_function.path=…/rg_env/integrations/verl.py
+    reward.custom_reward_function.path=…/rg_env/trainers/verl.py
 
 Invariant: the score is that of the answer. verl has no word for a response that was not scored, so a failure of the
 machine, after another try, raises: a run must stop rather than train on zeros. Not covered: groups, which verl shows to

@@ -20,10 +20,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rg_env import __version__
 from rg_env.base.errors import RGEnvError, one_line
-from rg_env.integrations.bodies import RefusedError
-from rg_env.integrations.desk import CLIENT, Reply, explain
-from rg_env.integrations.episodes import UNANSWERED, Episode, Episodes, Outcome
-from rg_env.integrations.turns_of_clients import Shares
+from rg_env.serve.bodies import RefusedError
+from rg_env.serve.desk import CLIENT, Reply, explain
+from rg_env.serve.episodes import UNANSWERED, Episode, Episodes, Outcome
+from rg_env.serve.turns_of_clients import Shares
 from rg_env.tasks import Split
 
 _ABOUT = "Reasoning Gym: a question, and a reward for its answer, scored in processes that can be killed"

@@ -12,9 +12,9 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict
 
 from rg_env.base.choices import ResponseFormat
-from rg_env.integrations.bodies import Json, RefusedError, Texts, absent, described, read_body, texts
-from rg_env.integrations.desk import Desk, Reply, ScoredText, find_item
 from rg_env.runner.caller_guarded import Guarded
+from rg_env.serve.bodies import Json, RefusedError, Texts, absent, described, read_body, texts
+from rg_env.serve.desk import Desk, Reply, ScoredText, find_item
 from rg_env.tasks import list_tasks
 
 

@@ -17,10 +17,10 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict
 
 from rg_env import __version__
-from rg_env.integrations.bodies import RefusedError
-from rg_env.integrations.desk import Reply
-from rg_env.integrations.episodes import Episode, Episodes, Outcome, OverError, check_index
 from rg_env.rows.dataset import ReasoningGymDataset
+from rg_env.serve.bodies import RefusedError
+from rg_env.serve.desk import Reply
+from rg_env.serve.episodes import Episode, Episodes, Outcome, OverError, check_index
 from rg_env.tasks import Item, Split
 
 NAME = "reasoning_gym"

@@ -23,15 +23,15 @@ from fastapi.responses import JSONResponse
 
 from rg_env.base.choices import ResponseFormat
 from rg_env.base.errors import ConfigError
-from rg_env.integrations.bodies import Json, RefusedError, absent, decode, too_many
-from rg_env.integrations.item_makers import ItemMakers, NotMadeError, Wanted
-from rg_env.integrations.turns_of_clients import Shares, Turns
 from rg_env.rows.item_source import item_of_id
 from rg_env.runner.caller_guarded import Guarded
 from rg_env.runner.caller_pool import wait_async
 from rg_env.scoring import AnswerScore, Scorer, Status, Violation
 from rg_env.scoring.formatting import last_boxed
 from rg_env.scoring.scorer import Entry, PackedEntry, pack
+from rg_env.serve.bodies import Json, RefusedError, absent, decode, too_many
+from rg_env.serve.item_makers import ItemMakers, NotMadeError, Wanted
+from rg_env.serve.turns_of_clients import Shares, Turns
 from rg_env.tasks import Item, TaskMix, decode_entry
 from rg_env.tasks.item import SCORER_KEY, ItemId
 from rg_env.tasks.registry import check_name, check_options

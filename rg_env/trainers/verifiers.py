@@ -23,11 +23,11 @@ from pydantic import Field, PrivateAttr, model_validator
 from rg_env.base.errors import RGEnvError
 from rg_env.configuration.config import LengthPenaltyConfig, RGDumpConfig
 from rg_env.evaluate.eval_settings import apply_overrides
-from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
 from rg_env.rollouts.judge import Judge
 from rg_env.rollouts.rollout import Rollout
 from rg_env.rows.dataset import ReasoningGymDataset, prompt_options
 from rg_env.scoring import Verdict
+from rg_env.trainers.scoring import checked, item_from_text, item_to_text, text_of
 
 _ENDLESS = 2**62
 """Rows of a dataset of which only the first few are made."""

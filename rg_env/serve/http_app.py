@@ -33,11 +33,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rg_env import __version__
 from rg_env.base.errors import RGEnvError, describe, one_line
-from rg_env.integrations.bodies import LARGE_BODIES, RefusedError
-from rg_env.integrations.connections import KEEP_ALIVE_SECONDS, LimitedProtocol, allow_connections
-from rg_env.integrations.desk import CLIENT, Desk, Reply, explain
-from rg_env.integrations.dialects import nemo_gym, openenv, ors, own_scores, reward_models
-from rg_env.integrations.episodes import Episodes
+from rg_env.serve.bodies import LARGE_BODIES, RefusedError
+from rg_env.serve.connections import KEEP_ALIVE_SECONDS, LimitedProtocol, allow_connections
+from rg_env.serve.desk import CLIENT, Desk, Reply, explain
+from rg_env.serve.dialects import nemo_gym, openenv, ors, own_scores, reward_models
+from rg_env.serve.episodes import Episodes
 
 DIALECTS: tuple[Callable[[Desk], APIRouter], ...] = (own_scores.routes, nemo_gym.routes, reward_models.routes)
 DIALECTS_WITH_SESSIONS: tuple[Callable[[Episodes], APIRouter], ...] = (ors.routes, openenv.routes)

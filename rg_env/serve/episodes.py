@@ -23,12 +23,12 @@ from loguru import logger
 from rg_env.base.errors import RGEnvError, describe
 from rg_env.base.once import Once
 from rg_env.configuration.config import RGDumpConfig
-from rg_env.integrations.bodies import RefusedError
-from rg_env.integrations.desk import CLIENT, Desk, RequestedItem, ScoredText
-from rg_env.integrations.item_makers import RowWanted
-from rg_env.integrations.turns_of_clients import Shares
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring import Status
+from rg_env.serve.bodies import RefusedError
+from rg_env.serve.desk import CLIENT, Desk, RequestedItem, ScoredText
+from rg_env.serve.item_makers import RowWanted
+from rg_env.serve.turns_of_clients import Shares
 from rg_env.tasks import Item, Split
 
 MOST_EPISODES = 8192

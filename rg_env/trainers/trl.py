@@ -24,11 +24,11 @@ from rg_env.base.errors import ConfigError, RGEnvError, describe
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import DumpWriter, GroupRecord, Phase, open_dump
 from rg_env.evaluate.eval_settings import generator_settings
-from rg_env.integrations.scoring import checked, item_from_text, item_to_text, text_of
 from rg_env.rollouts.judge import Judge
 from rg_env.rollouts.rollout import Origin, Rollout
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.tasks import Item
+from rg_env.trainers.scoring import checked, item_from_text, item_to_text, text_of
 
 if TYPE_CHECKING:
     import datasets

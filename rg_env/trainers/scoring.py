@@ -1,4 +1,4 @@
-"""What the integrations share: items as text columns, and responses of any type.
+"""What TRL and verifiers share: items as text columns, and responses of any type.
 
 Invariant: a rollout whose scorer failed is masked, whatever the settings say, so that no trainer learns from its 0.
 """

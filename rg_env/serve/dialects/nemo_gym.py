@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from rg_env.integrations.bodies import Json, RefusedError, absent, described, read_body
-from rg_env.integrations.desk import Desk, Reply, find_item
 from rg_env.scoring import Status
 from rg_env.scoring.scorer import task_of
+from rg_env.serve.bodies import Json, RefusedError, absent, described, read_body
+from rg_env.serve.desk import Desk, Reply, find_item
 
 _BOXED = re.compile(r"\\boxed\{([^}]+)\}")
 

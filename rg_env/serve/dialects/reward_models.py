@@ -13,9 +13,9 @@ import msgspec
 from fastapi import APIRouter, Request
 
 from rg_env.base.choices import ResponseFormat
-from rg_env.integrations.bodies import Json, RefusedError, Texts, absent, decode, described, read_body, texts
-from rg_env.integrations.desk import Desk, Reply, find_item
 from rg_env.scoring import Status
+from rg_env.serve.bodies import Json, RefusedError, Texts, absent, decode, described, read_body, texts
+from rg_env.serve.desk import Desk, Reply, find_item
 
 
 class RewardRequest(msgspec.Struct):
