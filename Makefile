@@ -74,13 +74,13 @@ test-long: install $(VLLM_VENV)/installed $(VERIFIERS_VENV)/installed
 	$(BIN)/python -m pytest -m 'long and not alone' $(BY_FILE)
 	$(BIN)/python -m pytest -m 'long and alone' tests/e2e
 	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m 'vllm and not weekly'
-	$(VERIFIERS_VENV)/bin/python -m pytest tests/integrations/test_verifiers.py -m verifiers
+	$(VERIFIERS_VENV)/bin/python -m pytest tests/trainers/test_verifiers.py -m verifiers
 
 # What need not be tried at every commit.
 test-weekly: install $(VLLM_VENV)/installed $(CLIENTS_VENV)/installed
 	$(BIN)/python -m pytest -m weekly $(BY_FILE)
 	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m 'vllm and weekly'
-	$(CLIENTS_VENV)/bin/python -m pytest tests/integrations/test_clients.py -m clients
+	$(CLIENTS_VENV)/bin/python -m pytest tests/serve/test_clients.py -m clients
 
 # The types take longest; the rest is checked beside them.
 check: install

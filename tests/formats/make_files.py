@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.skyrl.cpu import nano_path
-from tests.integrations.trl_run import TASKS, train
+from tests.trainers.trl_run import TASKS, train
 
 FILES = Path(__file__).parent / "files"
 

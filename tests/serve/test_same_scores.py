@@ -12,8 +12,8 @@ from rg_env.attack.attacks import attacks
 from rg_env.rows.item_source import item_of_id
 from rg_env.scoring import Scorer, Status
 from rg_env.tasks import Item
-from tests.integrations.test_episodes import new_session, respond, run, scorer, submit
-from tests.integrations.test_serve import nemo_row
+from tests.serve.test_episodes import new_session, respond, run, scorer, submit
+from tests.serve.test_serve import nemo_row
 
 __all__ = ["scorer"]
 

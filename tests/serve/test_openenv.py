@@ -13,7 +13,7 @@ from rg_env.scoring import Scorer
 from rg_env.serve import episodes
 from rg_env.serve.desk import Desk
 from rg_env.serve.http_app import make_app
-from tests.integrations.test_episodes import TRAIN, run, scorer
+from tests.serve.test_episodes import TRAIN, run, scorer
 
 __all__ = ["scorer"]
 

@@ -29,11 +29,11 @@ from rg_env.tasks.item import split_of_row
 from rg_env.tasks.questions import QuestionStream
 from rg_env.trainers.trl import GRPOReward, to_dataset
 from tests.evaluate.server import completion, serving
-from tests.integrations.test_episodes import new_session, submit
-from tests.integrations.test_serve import serving as serving_scores
+from tests.serve.test_episodes import new_session, submit
+from tests.serve.test_serve import serving as serving_scores
 
 CAPITALS = {f"The capital of country {n}?": f"City {n}" for n in range(40)}
-OWN_SCORER = "tests.integrations.served.is_same_city"
+OWN_SCORER = "tests.serve.served.is_same_city"
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from rg_env.scoring.guard import REWRITES
 from rg_env.serve import item_makers
 from rg_env.serve.desk import Desk
 from rg_env.serve.http_app import make_app
-from tests.integrations.served import number_in
+from tests.serve.served import number_in
 
 GCD = "gcd-train-42-0"
 
@@ -313,7 +313,7 @@ def test_health_says_whether_a_function_still_knows_its_examples(tmp_path: Path)
 
 def test_a_function_of_ones_own_and_the_end_of_the_server() -> None:
     """SIGTERM answers what is being scored, then ends, and leaves no process."""
-    with serving("--scorer", "tests.integrations.served:sleeper", "--workers", "2") as server:
+    with serving("--scorer", "tests.serve.served:sleeper", "--workers", "2") as server:
         family = psutil.Process(server.process.pid)
         first = server.post("/score", json={"calls": [[0.0], ["x"], [0.1]]}).json()["results"]
         assert [(call["value"], call["status"]) for call in first] == [(0.0, "ok"), (None, "error"), (0.1, "ok")]
@@ -375,7 +375,7 @@ def test_nothing_is_left_of_a_server_that_ends_while_it_makes_an_item() -> None:
 
 
 def test_a_client_that_leaves_gives_its_places_back() -> None:
-    with serving("--scorer", "tests.integrations.served:burner", "--timeout", "600", "--workers", "1") as server:
+    with serving("--scorer", "tests.serve.served:burner", "--timeout", "600", "--workers", "1") as server:
         body = json.dumps({"calls": [["x"]] * 50}).encode()
         host, _, port = server.url.removeprefix("http://").rpartition(":")
         with socket.create_connection((host, int(port))) as leaving:
@@ -403,7 +403,7 @@ def test_an_answer_that_hangs_is_a_status_and_too_many_waiting_answers_are_a_503
                 assert [reply.headers.get("Retry-After") for reply in replies].count("2") == 1
 
     asyncio.run(ask())
-    with serving("--scorer", "tests.integrations.served:burner", "--timeout", "0.3") as server:
+    with serving("--scorer", "tests.serve.served:burner", "--timeout", "0.3") as server:
         (result,) = server.post("/score", json={"calls": [["x"]]}).json()["results"]
         assert (result["value"], result["status"]) == (None, "timeout")
 

@@ -136,7 +136,7 @@ def test_texts_and_reasoning_apart_are_responses_too(rows):
 @pytest.mark.long
 def test_grpo_steps(tmp_path, monkeypatch):
     """Two steps and an evaluation of TRL's trainer with `nano`; its metrics are those of the dump."""
-    from tests.integrations.trl_run import train
+    from tests.trainers.trl_run import train
 
     original = Scorer.score_response
 

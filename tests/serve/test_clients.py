@@ -22,7 +22,7 @@ pytestmark = pytest.mark.clients
 openreward = pytest.importorskip("openreward")
 openenv = pytest.importorskip("openenv")
 
-from tests.integrations.test_serve import serving  # noqa: E402
+from tests.serve.test_serve import serving  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 MIX = "gcd,chain_sum"
