@@ -19,13 +19,13 @@ class ScorerConfig:
     """The pool of processes that run Reasoning Gym's scorers."""
 
     workers: int | str = setting("auto", choices=("auto",), at_least=1, free=True)
-    """How many answers are scored at once. `auto`: half of the cores that the process may use, at least 2 and at most
-    16. Two take about 110 MB."""
+    """How many answers are scored in parallel. `auto`: half of the cores available to the process, at least 2 and at
+    most 16. Two workers take about 110 MB."""
     timeout: float = setting(5.0, above=0)
-    """CPU seconds for one answer, raw and tagged together; at most four times that in wall time."""
+    """CPU seconds per answer, raw and tagged form together; at most four times that in wall time."""
     max_answer_chars: int = setting(8192, at_least=1)
-    """Longer answers are the violation `answer_too_long`. An item whose own answer is longer than half of this allows
-    twice that answer's length."""
+    """Longer answers are the violation `answer_too_long`. An item whose ground truth is longer than half of this allows
+    twice the length of the ground truth."""
     normalize: bool = False
     """Score an imperfect answer a second time without the formatting around it (`\\boxed{}`, `$…$`, bold, code fence,
     final period, …) and thousands separators. Can only raise a score, and is recorded as `normalized`."""
@@ -36,7 +36,7 @@ class ScorerConfig:
 
 @dataclass
 class LengthPenaltyConfig:
-    """The rule that applies in the train phase. Lengths are in response tokens."""
+    """The rule for training rollouts. Lengths are in response tokens."""
 
     kind: str = setting("atropos", choices=tuple(LengthPenalty))
     """The rule, one of the [length penalties](rewards.md#length-penalties)."""
@@ -49,7 +49,7 @@ class LengthPenaltyConfig:
     buffer: int | None = setting(None, at_least=1)
     """dapo: width of the zone with a partial penalty before M, in tokens. Null: a quarter of M."""
     weight: float = setting(1.0, at_least=0)
-    """dapo, kimi: factor on what is added to the reward."""
+    """dapo, kimi: factor of the term added to the reward."""
 
 
 @dataclass
@@ -61,7 +61,7 @@ class RGDumpConfig:
     """The task mix: null (every task without a known exploit), a list of names, `category:NAME` or patterns such as
     `*_sum`, or a mapping of those to a weight or to `{weight: 2.0, config: {option: value}}`."""
     size: int = setting(1_000_000, at_least=1, free=True)
-    """Rows of an epoch, made on demand, so that the size has no cost. Every epoch has new rows."""
+    """Rows per epoch, generated lazily, so large values are free. Every epoch has new rows."""
     seed: int = setting(42, at_least=0)
     """Seed of the training items."""
     eval_seed: int = setting(123, at_least=0, free=True)
@@ -70,11 +70,11 @@ class RGDumpConfig:
     """Items per task in the fixed evaluation set."""
     complexity: float | str | None = setting(None, choices=("random",), at_least=0, at_most=1)
     """How hard items are, on each task's own scale from 0 to 1. Null: the task's default options. A number: all items
-    are that hard. `random`: each is as hard as a random number in [0, 1] says."""
+    have this complexity. `random`: drawn uniformly from [0, 1] for each item."""
 
     # -- prompt
     system_prompt: str | None = "think_answer"
-    """`think_answer` (ours), a name in reasoning_gym's `SYSTEM_PROMPTS`, any other text as it is, or null for none."""
+    """`think_answer` (ours), a name in reasoning_gym's `SYSTEM_PROMPTS`, any other text verbatim, or null for none."""
     worked_examples: list[dict[str, Any]] = field(default_factory=list)
     """`{question, response}` pairs placed before the question; with `task`, before that task's questions only."""
     format: str = setting("strict", choices=tuple(ResponseFormat))
@@ -88,15 +88,15 @@ class RGDumpConfig:
     """`zero`: `crashed` and `error` train as 0. `mask`: they are kept out of the loss. An answer whose scorer got no
     CPU time is masked in either case."""
     solved_at: float = setting(SOLVED_AT, at_least=0, at_most=1)
-    """The base score from which an answer counts as solved."""
+    """Minimum base score for an answer to count as solved."""
     format_bonus: float = setting(0.0, at_least=0)
     """Added to the reward of every response without a violation."""
     train_unsolved: bool = True
-    """False: groups without a solved response have no gradient, whatever else makes their rewards differ, and dynamic
-    sampling draws others for them. Rewards and record stay as they are."""
+    """False: groups without a solved response are excluded from the loss and resampled by dynamic sampling, even if
+    their rewards differ. Rewards and records stay unchanged."""
     stop_on_canaries: bool = setting(False, free=True)
-    """True: the run ends if the verifier is wrong about more than a tenth of the known answers, right and wrong, that
-    were scored between those of the last 20 steps. Otherwise it only warns."""
+    """True: the run stops if the verifier misjudges more than a tenth of the canaries (known correct and wrong answers)
+    of the last 20 steps. Otherwise it only warns."""
     length_penalty: LengthPenaltyConfig = field(default_factory=LengthPenaltyConfig)
 
     # -- the dump
@@ -107,7 +107,7 @@ class RGDumpConfig:
     dump_failed_rollouts: bool = setting(True, free=True)
     """Write the texts of FAILED train groups: no base score is above 0."""
     dump_other_rollouts: bool = setting(True, free=True)
-    """Write the texts of train groups that are neither."""
+    """Write the texts of all other train groups."""
     dump_eval_rollouts: bool = setting(True, free=True)
     """Write the texts of evaluation groups."""
     rollout_save_score_threshold: float = setting(0.7, at_least=0, below=1, free=True)
@@ -115,11 +115,11 @@ class RGDumpConfig:
     groups_per_file: int = setting(100, at_least=1, free=True)
     """Groups per file, of every kind."""
     dump_fsync: bool = setting(False, free=True)
-    """Force every group to disk before `generate()` returns, so that it survives a power failure, too."""
+    """Call fsync on every group before `generate()` returns, so that it also survives a power failure."""
 
     # -- logging
     debug_logging: bool = setting(False, free=True)
-    """Write `rollouts-DATE-TIME.log` into the folder `logs` of the run: each rollout's response, extracted and expected
+    """Write `rollouts-DATE-TIME.log` to the run's `logs` folder: each rollout's response, extracted and expected
     answer or violation, scores and reward."""
     suppress_base_env_logs: bool = setting(False, free=True)
     """Log only warnings and errors of SkyRL."""
