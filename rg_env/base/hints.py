@@ -134,10 +134,14 @@ def other_kind(path: Path) -> str:
     return way and f"; {way}"
 
 
+def _one_of_its_keys(name: str, value: Mapping[str, object]) -> str:
+    return f": name one of its keys with a dot: {', '.join(f'{name}.{key}' for key in value)}"
+
+
 def no_question(name: str, value: object) -> str:
-    """Say how a column is asked that is no text."""
+    """Say how to ask a column that is not text."""
     if isinstance(value, Mapping):
-        return f": name one of its keys with a dot: {', '.join(f'{name}.{key}' for key in value)}"
+        return _one_of_its_keys(name, value)
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         return ": a conversation must be a list of {role, content}"
     if isinstance(value, list):
@@ -146,9 +150,9 @@ def no_question(name: str, value: object) -> str:
 
 
 def no_answer(name: str, value: object) -> str:
-    """Say how a column becomes an answer that is no text and no number."""
+    """Say how a column that is neither text nor a number becomes an answer."""
     if isinstance(value, Mapping):
-        return f": name one of its keys with a dot: {', '.join(f'{name}.{key}' for key in value)}"
+        return _one_of_its_keys(name, value)
     if isinstance(value, bool):
         return ": write the word that the question asks for, such as 'yes' and 'no', into a column of texts"
     if isinstance(value, list):

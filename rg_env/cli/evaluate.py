@@ -396,7 +396,7 @@ def _print_what_is_missing(finished: "Finished") -> None:
 
 
 def _print_why(finished: "Finished") -> None:
-    """Say why most scores are 0, if that is not the answers' doing, and why no text was kept."""
+    """Say why most scores are 0, if that is not the answers' doing, and, of `collect`, why no text was kept."""
     from rg_env.dump import open_run
     from rg_env.rollouts.faults import explain_zeros
 

@@ -100,7 +100,7 @@ def _show_files(recipe: list[str], as_json: bool) -> int:
     table = new_table(["task", "file", "scorer"], ["rows", "with junk", "left out"], compact=True)
     facts, lines = [], []
     for task, file in files.items():
-        for split in Split if file.sets_apart else [Split.TRAIN]:
+        for split in Split if file.evaluates_elsewhere else [Split.TRAIN]:
             audit, name = audit_of(task, file, split, config.scorer, config.format), file.of_split(split)
             result = "refused" if audit.is_refused else f"{len(audit.left_out):,}"
             table.add_row(task, cell(name), file.scorer, f"{audit.rows:,}", f"{audit.with_junk:,}", result)

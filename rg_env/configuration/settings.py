@@ -244,7 +244,8 @@ def replaced_tasks(later: Mapping[str, Any], file: str, earlier: Mapping[str, An
     """Return a line if a file replaces the tasks of an earlier one, whose questions are then not asked; else "".
 
     Args:
-        later: the settings in the file; `earlier`: those in the files before it, with the file of each.
+        later: the settings in the file; `earlier`: those in the files before it.
+        sources: setting → the file that gave it.
     """
     for name in later:
         if name.endswith(".tasks") and name in earlier and earlier[name] != later[name]:

@@ -17,6 +17,7 @@ from rg_env.base.errors import ConfigError, RGEnvError, describe
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.evaluate.endpoint import Reply, Sampling
 from rg_env.evaluate.job import EndpointOptions, Job
+from rg_env.evaluate.outcome import Finished
 from rg_env.evaluate.run import run_job
 from rg_env.evaluate.suites import Question, Questions
 from rg_env.rollouts import preflight_limits as limits
@@ -29,6 +30,14 @@ from rg_env.tasks import Item
 
 _MOST_ROWS = 1_000_000
 """Rows in which the questions of a task are looked for, if its weight is small."""
+
+
+class StoppedError(RGEnvError):
+    """A signal stopped the requests. The exit code is the signal's, as shells have it."""
+
+    def __init__(self, finished: Finished) -> None:
+        super().__init__(finished.end)
+        self.exit_code = finished.exit_code
 
 
 @dataclass
@@ -89,7 +98,8 @@ class Preflight:
         self.seconds += time.monotonic() - began
 
     def ask_longer(self, tasks: Sequence[str]) -> Path | None:
-        """Ask the questions of some tasks again, with the longest responses that the model has room for."""
+        """Ask the questions of some tasks again, with the longest responses that the model has room for; None if it
+        refuses all of `LONGER`. Raises StoppedError."""
         items: list[Item] = []
         for task in tasks:
             items += self._items(task, 0, limits.QUESTIONS)
@@ -99,7 +109,9 @@ class Preflight:
             try:
                 longest = factor * self.options.sampling.max_tokens
                 return self._run(f"length-x{factor}", items, self.samples, longest)
-            except RGEnvError:  # the server refuses so many tokens
+            except StoppedError:
+                raise
+            except RGEnvError:  # the server refuses responses of this length
                 continue
         return None
 
@@ -124,7 +136,7 @@ class Preflight:
         """Ask questions, and return the folder of their dump.
 
         Raises:
-            RGEnvError: no response, or the questions could not be asked to the end.
+            StoppedError: by a signal. RGEnvError: no response, or the questions could not be asked to the end.
         """
         prompts = self._rows.prompts
 
@@ -138,7 +150,9 @@ class Preflight:
         facts = {"split": "train", "seed": config.seed, "tasks": config.tasks, "preflight": part}
         job = Job("collect", Questions(facts, len(items), make), samples, config, options)
         finished = run_job(job, resume=False)
-        if finished.signum is not None or finished.error or not finished.answers.responses:
+        if finished.signum is not None:
+            raise StoppedError(finished)
+        if finished.error or not finished.answers.responses:
             raise finished.error or RGEnvError(f"no response: {finished.totals.last_failure or finished.end}")
         if is_counted:
             self.responses += finished.totals.responses

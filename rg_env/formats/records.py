@@ -180,11 +180,13 @@ def one_rollout(conversation: list[dict[str, Any]], reward: float, group: Mappin
     """Return a rollout as a group of its own; `import_records` joins those of the same question.
 
     Args:
-        reward: the source's, which is the score as well; NaN: unknown.
+        reward: the source's, which is the score as well; NaN: unknown, as is an infinite one.
         group: values of the group; None and "" are none. Without `phase`, the record does not say it. `uid` is the
             source's own id of the group: without one, rollouts with equal prompts are a group.
         facts: other values of the rollout; None is none.
     """
+    if not math.isfinite(reward):
+        reward = math.nan
     scores = dict.fromkeys(("score", "reward", "base_score"), reward)
     status = Status.UNSCORED if math.isnan(reward) else Status.OK
     known = {name: value for name, value in facts.items() if value is not None}

@@ -141,7 +141,7 @@ class _FixedQuestions:
     def __init__(self, questions: QuestionStream, samples: int) -> None:
         self._questions = questions
         wanted = len(questions) + questions.left_out
-        if not questions.file.sets_apart:
+        if not questions.file.evaluates_elsewhere:
             wanted = min(samples, wanted)
         self._count = min(wanted, len(questions))
         self.left_out = wanted - self._count

@@ -555,7 +555,8 @@ JUDGED_HERE: dict[str, Check] = {
     # Closeness scores, on a scale on which almost any interval gets 0.8.
     "time_intervals": Check(_is_right_interval, "the interval is wrong, and upstream would reward closeness"),
 }
-"""Tasks whose answers the guard judges itself, because upstream rewards wrong ones: its scorer sees right ones only."""
+"""Tasks whose answers the guard judges itself, because upstream rewards wrong ones: its scorer gets right ones
+only, as they are written, so it must be able to read them."""
 
 # To guard a task against answers that its upstream scorer rewards wrongly, or that hang or crash it:
 # 1. Reproduce the problem with the upstream scorer in tests/tasks/test_soundness.py: as a row of `FREE`, or as a test.

@@ -140,6 +140,7 @@ def _agree(right: str, given: str) -> bool | None:
     if right_based:
         return right_based == given_based
     if given_based:
+        # The question may name the base, and the right answer then has digits alone: 1010_2 is right for 1010.
         given = given_based.digits
     right_ratio, given_ratio = ratio_of(right), ratio_of(given)
     if right_ratio or given_ratio:
@@ -164,7 +165,8 @@ def _agree(right: str, given: str) -> bool | None:
 
 
 def _are_numbers(one: Quantity, other: Quantity) -> bool:
-    """Return whether no unit is a variable, as in `6m`, which it is unless the other one is marked as a unit."""
+    """Return whether the units are units; False if all are letters that may be variables, as in `6m`: a unit that is
+    marked, on either side, settles it."""
     marked = {quantity.unit.is_symbol for quantity in (one, other) if quantity.unit}
     return marked != {True}
 

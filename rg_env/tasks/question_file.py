@@ -68,14 +68,14 @@ class QuestionFile:
 
     def of_split(self, split: Split) -> str:
         """Return the file that the rows of a split are in; of a data set of the hub, its name and split."""
-        is_eval = split is Split.EVAL and self.sets_apart
+        is_eval = split is Split.EVAL and self.evaluates_elsewhere
         if self.hub is None:
             return self.eval_path if is_eval and self.eval_path else self.path
         name = "/".join(filter(None, (self.hub.name, self.hub.config)))
         return f"{name} ({self.hub.eval_split if is_eval else self.hub.split})"
 
     @property
-    def sets_apart(self) -> bool:
+    def evaluates_elsewhere(self) -> bool:
         """Whether the questions for evaluation are elsewhere than those for training."""
         if self.hub is None:
             return self.eval_path is not None
@@ -122,7 +122,7 @@ def parse_file(task: str, value: object) -> QuestionFile:
     file = QuestionFile(**options)
     if file.hub and file.eval_path:
         raise ConfigError(f"{place}.eval_path: goes with `path`; of a data set of the hub, name its `hub.eval_split`")
-    if file.sets_apart and file.of_split(Split.EVAL) == file.of_split(Split.TRAIN):
+    if file.evaluates_elsewhere and file.of_split(Split.EVAL) == file.of_split(Split.TRAIN):
         key, same = ("hub.eval_split", "hub.split") if file.hub else ("eval_path", "path")
         raise ConfigError(f"{place}.{key}: is the same as `{same}`; leave it out to set an eighth of the rows apart")
     if file.scorer_column is None:

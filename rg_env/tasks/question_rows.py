@@ -72,7 +72,7 @@ def read_rows(task: str, file: QuestionFile, split: Split) -> Rows:
         ConfigError: the file cannot be read, or a row is wrong; with the number of the first.
     """
     if file.hub is not None:
-        apart = split is Split.EVAL and file.sets_apart
+        apart = split is Split.EVAL and file.evaluates_elsewhere
         return _read_hub(task, file, str(file.hub.eval_split if apart else file.hub.split))
     path = Path(file.of_split(split))
     try:
@@ -148,7 +148,7 @@ def _say_repeated(place: str, rows: Sequence[Row]) -> None:
 
 def _say_unevaluated(place: str, rows: Sequence[Row], file: QuestionFile) -> None:
     """Warn of a file that is too small for a hash to set apart any of its questions."""
-    if file.sets_apart:
+    if file.evaluates_elsewhere:
         return
     for row in rows:
         if split_of_row(row.question) is Split.EVAL:

@@ -170,7 +170,7 @@ def _rows_of_split(task: str, file: QuestionFile, split: Split, files: Mapping[s
     for name, other in ({task: file} | dict(files)).items():
         evaluated = _evaluated(name, other)
         kept = [row for row in rows if same_question(row.question) not in evaluated]
-        if len(kept) < len(rows) and (name != task or file.sets_apart):
+        if len(kept) < len(rows) and (name != task or file.evaluates_elsewhere):
             _say_shared(task, len(rows) - len(kept), name_of_file, other.of_split(Split.EVAL))
         rows = kept
     if not rows:
@@ -185,7 +185,7 @@ def _rows_of_split(task: str, file: QuestionFile, split: Split, files: Mapping[s
 def _evaluated(task: str, file: QuestionFile) -> frozenset[str]:
     """Return the questions that a file evaluates: all of `eval_path`, or a part of `path`."""
     questions = {same_question(row.question) for row in read_rows(task, file, Split.EVAL).rows}
-    if not file.sets_apart:
+    if not file.evaluates_elsewhere:
         # The same rule as for drawn items takes a part of the rows.
         return frozenset(question for question in questions if split_of_row(question) is Split.EVAL)
     return frozenset(questions)

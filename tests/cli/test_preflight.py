@@ -2,9 +2,11 @@
 is a scripted server, and once nano."""
 
 import json
+import os
 import re
 import shlex
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 from rg_env.base.errors import ConfigError
 from rg_env.cli import app
 from rg_env.dump import open_run
+from rg_env.evaluate.preflight import StoppedError
 from rg_env.rollouts import preflight_limits
 from rg_env.skyrl.cpu import nano_path
 from tests.evaluate.server import completion, serving
@@ -47,22 +50,24 @@ def script(write, solves=lambda question, number: number % 2 == 0):
     return respond
 
 
+def run_preflight(folder, url, *settings):
+    recipe = [
+        *("trainer.policy.model.path=nano", "device=cpu", "trainer.train_batch_size=4"),
+        *("trainer.policy_mini_batch_size=4", "generator.n_samples_per_prompt=8", f"{LENGTH}={LIMIT}"),
+        *("tasks=[chain_sum]", f"dump_dir={folder}/run/dumps", f"trainer.ckpt_path={folder}/run/checkpoints"),
+        *(f"trainer.export_path={folder}/run/exports", f"trainer.log_path={folder}/run/logs"),
+    ]
+    recipe = [setting for setting in recipe if setting.partition("=")[0] not in {s.partition("=")[0] for s in settings}]
+    return CliRunner().invoke(app, ["preflight", *recipe, *settings, "--endpoint", url, "--json"])
+
+
 @pytest.fixture
 def preflight(tmp_path):
-    """Runs the command against a scripted model; returns its exit code and its JSON."""
+    """Runs the command against a scripted model; returns its JSON."""
 
     def run(script, *settings):
-        recipe = [
-            *("trainer.policy.model.path=nano", "device=cpu", "trainer.train_batch_size=4"),
-            *("trainer.policy_mini_batch_size=4", "generator.n_samples_per_prompt=8", f"{LENGTH}={LIMIT}"),
-            *("tasks=[chain_sum]", f"dump_dir={tmp_path}/run/dumps", f"trainer.ckpt_path={tmp_path}/run/checkpoints"),
-            *(f"trainer.export_path={tmp_path}/run/exports", f"trainer.log_path={tmp_path}/run/logs"),
-        ]
-        recipe = [
-            setting for setting in recipe if setting.partition("=")[0] not in {s.partition("=")[0] for s in settings}
-        ]
         with serving(script) as server:
-            done = CliRunner().invoke(app, ["preflight", *recipe, *settings, "--endpoint", server.url, "--json"])
+            done = run_preflight(tmp_path, server.url, *settings)
         assert done.exit_code in (0, 1), (done.output, done.exception)
         facts = json.loads(done.stdout)
         assert done.exit_code == int(facts["alarm"])
@@ -168,6 +173,22 @@ def test_too_short_a_limit_is_named_with_one_that_is_long_enough(preflight):
     assert facts["alarm"]
     assert facts["settings"] == [f"{LENGTH}=160"]
     assert facts["tasks"][0]["paid"][f"{LENGTH}=160"] == pytest.approx(0.5)
+
+
+def test_a_signal_during_longer_responses_stops_it(tmp_path):
+    """It is no refusal of their length, after which shorter ones would be tried."""
+    asked = []
+
+    def write(number, body):
+        if body["max_tokens"] > LIMIT:
+            asked.append(body["max_tokens"])
+            os.kill(os.getpid(), signal.SIGINT)
+        return completion("<think>I add", finish="length", tokens=body["max_tokens"])
+
+    with serving(write) as server:
+        done = run_preflight(tmp_path, server.url)
+    assert isinstance(done.exception, StoppedError) and done.exception.exit_code == 130
+    assert len(set(asked)) == 1
 
 
 def test_a_model_that_never_stops_is_said_to_be_one(preflight):

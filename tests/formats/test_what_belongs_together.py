@@ -332,6 +332,17 @@ def test_the_reward_of_several_numbers_is_the_one_that_the_user_chooses(tmp_path
     assert code == 2 and "records of SkyRL have one reward" in said
 
 
+def test_an_infinite_product_of_reward_and_weight_is_unknown(tmp_path):
+    file = Path(__file__).parent / "files" / "vf-eval" / "traces.jsonl"
+    episodes = [json.loads(line) for line in file.read_text().splitlines()]
+    for episode in episodes:
+        for trace in episode["traces"]:
+            trace["rewards"] = {"right": {"score": 1e200, "weight": 1e200}}
+    write_lines(tmp_path / "traces.jsonl", *episodes)
+    groups, _, _ = imported("verifiers", tmp_path / "traces.jsonl", tmp_path / "out")
+    assert {rollout.status for group in groups for rollout in group.rollouts} == {"unscored"}
+
+
 @pytest.mark.parametrize("number", [2**70, -(2**63) - 1, 10**400])
 def test_whole_numbers_of_any_size_stay_whole(number, tmp_path):
     write_lines(tmp_path / "1.jsonl", verl("Q", 1.0) | {"gts": number})
