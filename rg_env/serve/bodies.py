@@ -48,10 +48,18 @@ def described(kind: type[msgspec.Struct]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
+NOT_JSON = "send the body as JSON, with the header Content-Type: application/json"
+
+
+def is_json(request: Request) -> bool:
+    """Return whether a request declares its body as JSON."""
+    return "json" in request.headers.get("content-type", "")
+
+
 async def read_body[T](request: Request, kind: type[T]) -> T:
     """Return what a request asks for. Raises RefusedError: it is not this."""
-    if "json" not in request.headers.get("content-type", ""):
-        raise RefusedError(422, "send the body as JSON, with the header Content-Type: application/json")
+    if not is_json(request):
+        raise RefusedError(422, NOT_JSON)
     return decode(await request.body(), kind)
 
 

@@ -33,7 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rg_env import __version__
 from rg_env.base.errors import RGEnvError, describe, one_line
-from rg_env.serve.bodies import LARGE_BODIES, RefusedError
+from rg_env.serve.bodies import LARGE_BODIES, NOT_JSON, RefusedError, is_json
 from rg_env.serve.connections import KEEP_ALIVE_SECONDS, LimitedProtocol, allow_connections
 from rg_env.serve.desk import CLIENT, Desk, Reply, explain
 from rg_env.serve.dialects import nemo_gym, openenv, ors, own_scores, reward_models
@@ -169,8 +169,8 @@ def _refuse_route(_: Request, error: Exception) -> Response:
 def _refuse_body(request: Request, error: Exception) -> Response:
     """Refuse a body that is not JSON, or not what the route takes."""
     assert isinstance(error, RequestValidationError)
-    if "json" not in request.headers.get("content-type", ""):
-        return error_reply(422, "send the body as JSON, with the header Content-Type: application/json")
+    if not is_json(request):
+        return error_reply(422, NOT_JSON)
     return error_reply(422, explain(error.errors()))
 
 
@@ -239,7 +239,7 @@ class _Gate:
             if not self._desk.token and "origin" in headers:
                 name = urlsplit(headers["origin"]).hostname or ""
                 if name not in ("localhost", "127.0.0.1", "::1", self._desk.host):
-                    raise RefusedError(403, "a page of another site may not ask")
+                    raise RefusedError(403, "cross-origin WebSocket connections are not allowed")
         except RefusedError:
             await send({"type": "websocket.close", "code": 1008})  # before it is accepted: HTTP's 403
             return
@@ -274,7 +274,9 @@ class _Gate:
             try:
                 message = await asyncio.wait_for(receive(), min(_PAUSE_SECONDS, deadline - time.monotonic()))
             except TimeoutError:
-                raise RefusedError(408, f"the body stopped for {_PAUSE_SECONDS} s, or took {_BODY_SECONDS}") from None
+                raise RefusedError(
+                    408, f"timed out reading the body: no data for {_PAUSE_SECONDS} s, or over {_BODY_SECONDS} s in all"
+                ) from None
             if message["type"] == "http.disconnect":
                 return None
             part = message.get("body", b"")
