@@ -93,8 +93,12 @@ def need_number(
     for words, limit in {"of at least": at_least, "above": above, "at most": at_most, "below": below}.items():
         if abs(limit) != math.inf:
             bounds.append(f"{words} {limit}")
-    kind = "whole number" if whole else "number"
-    need(ok, setting, value, f"must be a {kind} {' and '.join(bounds)}".rstrip())
+    if not ok:
+        from rg_env.base.hints import number_meant
+
+        meant = number_meant(str(value), whole=whole) if not is_number else ""
+        right = f"must be a {'whole number' if whole else 'number'} {' and '.join(bounds)}".rstrip()
+        refuse(setting, value, f"{right}; write {meant}" if meant else right)
 
 
 def need_extra(extra: str, module: str, user: str) -> None:

@@ -6,6 +6,7 @@ Invariant: a hint begins with `; `, or is an empty text where nothing is similar
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -35,7 +36,9 @@ _OTHER_KINDS = {
 _INDENTATION = {
     "'\\t' that cannot start any token": "indent with spaces, not tabs",
     "expected <block end>": "lines of one group begin in the same column",
-    "mapping values are not allowed here": "is a space missing after the colon, here or in the line before?",
+    "mapping values are not allowed here": "a line has one key, those of a group stand indented below it; is a space "
+    "missing after the colon, here or in the line before?",
+    "is given twice": "leave one out",
 }
 """What to mend, by a part of PyYAML's message that does not say so."""
 
@@ -82,25 +85,68 @@ def of_yaml(error: Exception) -> str:
     return "; ".join([why, *hints])
 
 
+def number_meant(text: str, *, whole: bool) -> str:
+    """Return the number that a text means which is none: with a comma, a unit or a percent sign; "" if it means none.
+
+    >>> [number_meant(text, whole=False) for text in ("0,7", "1,000", "50%", "5s", "2.5k", "ten")]
+    ['0.7', '1000', '0.5', '5', '2500', '']
+    >>> [number_meant(text, whole=True) for text in ("1e3", "2.5")]
+    ['1000', '']
+    """
+    found = _NUMBER.fullmatch(text.strip())
+    if found is None:
+        return ""
+    number, unit = found.groups()
+    if "," in number:
+        number = number.replace(",", "" if _THOUSANDS.fullmatch(number) else ".")
+    value = float(number) * _UNITS[unit]
+    if whole and not value.is_integer():
+        return ""
+    return f"{value:.10g}"
+
+
+_NUMBER = re.compile(r"([-+]?\d+(?:[.,]\d+|(?:,\d{3})+)?(?:e[-+]?\d+)?) ?(%|k|s|sec|seconds|)")
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+")
+_UNITS = {"%": 0.01, "k": 1000, "s": 1, "sec": 1, "seconds": 1, "": 1}
+
+
 def loose_words(
     words: Iterable[str], settings: Mapping[str, object], nearest_recipe: Callable[[str], Path | None]
 ) -> Iterator[str]:
     """Yield the mistakes of words that are neither files nor settings; a setting and its value are one: `lr 5`."""
-    expected = "expected a .yaml file or key=value without spaces"
     setting = None
     for word in [*words, None]:
+        if word == "=":
+            continue
+        name = (word or "").rstrip(":=")
         if setting is not None:
-            yield f"'{setting} {word or '…'}': {expected}: {setting}={word or '…'}"
+            value = word.lstrip("=") if word else "…"
+            yield f"'{setting} {value}': {_EXPECTED}: {setting}={value}"
             setting = None
-        elif word is not None and word.removesuffix(":") in settings:
-            setting = word.removesuffix(":")
+        elif name in settings or (word or "").endswith(":"):
+            setting = name
         elif word is not None:
-            # An option or a setting with a sign too many is no recipe.
-            recipe = None if "=" in word else nearest_recipe(word)
-            yield f"{word!r}: {expected}{f'; did you mean {recipe}?' if recipe else _EXAMPLE}"
+            yield f"{word!r}: {_EXPECTED}{word_meant(word, nearest_recipe)}"
 
 
-_EXAMPLE = ", such as trainer.max_training_steps=10"
+def word_meant(word: str, nearest_recipe: Callable[[str], Path | None]) -> str:
+    """Say what a word among settings was to be that is neither a file of settings nor one of them."""
+    suffix = Path(word).suffix
+    if suffix == ".json":
+        return "; a file of settings is called .yaml, and may be written as JSON"
+    if suffix in (".csv", ".tsv", ".jsonl", ".parquet"):
+        in_mix = f"tasks: {{mine: {{file: {{path: {word}, scorer: exact}}}}}}"
+        return f"; a file of questions stands in one: {in_mix} below environment.skyrl_gym.rg_dump"
+    # An option or a setting with a sign too many is no recipe.
+    if "=" not in word and (recipe := nearest_recipe(word)):
+        return f"; did you mean {recipe}?"
+    if Path(word).is_dir() or "/" in word:
+        model = "trainer.policy.model.path=FOLDER, or --model FOLDER"
+        return f"; a recipe is a file, such as configs/quickstart.yaml; the folder of a model is {model}"
+    return ", such as trainer.max_training_steps=10"
+
+
+_EXPECTED = "expected a .yaml file or key=value without spaces"
 
 
 def missing_column(setting: str, column: str, columns: Mapping[object, object]) -> str:

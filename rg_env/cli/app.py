@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import sys
 import traceback
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,7 @@ import typer
 
 from rg_env import __version__
 from rg_env.base.choices import ResponseFormat, RowFormat, Split
-from rg_env.base.errors import ConfigError, RGEnvError, as_typed, did_you_mean
+from rg_env.base.errors import ConfigError, RGEnvError, as_typed, did_you_mean, need
 from rg_env.base.output import guard_streams, print_error, print_fields, print_json, print_line, print_text
 from rg_env.cli.base import CommandApp, SettingsCommand
 from rg_env.cli.dumps import dumps_app
@@ -63,28 +62,17 @@ def main() -> None:
         for words, ours in _IN_OTHER_WORDS.items():
             message = message.replace(words, ours)
         if message:
-            command = getattr(getattr(error, "ctx", None), "command_path", "rg-env")
-            # A message that ends with a question ("did you mean …?") says how to go on; the help would distract.
-            if not message.endswith("?"):
-                message = f"{message}{_meant(error, sys.argv)}; see `{command} --help`"
-            print_error(message)
+            from rg_env.cli.meant import after_usage
+
+            print_error(after_usage(error, message, sys.argv))
         sys.exit(error.exit_code)
     except RGEnvError as error:
-        print_error(error)
+        for line in str(error).splitlines():  # one for each wrong setting
+            print_error(line)
         sys.exit(error.exit_code)
     except Exception:
         print_text(traceback.format_exc().rstrip(), stderr=True)
         sys.exit(1)
-
-
-def _meant(error: typer.TyperException, words: Sequence[str]) -> str:
-    """Say with which option a word without one was meant: the file that a command writes, or a response."""
-    message, last = error.format_message(), words[-1]
-    if "Missing option '--out'" in message and len(words) > 3 and not last.startswith("-"):
-        return f": is it {last!r}? write --out {last}"
-    if "unexpected extra argument" in message and "score" in words:
-        return f": a response is given by --response {last!r}"
-    return ""
 
 
 def _show_version(wanted: bool) -> None:
@@ -294,6 +282,8 @@ def score(
     from rg_env.rows.item_source import item_of_id
     from rg_env.tasks import TaskMix
 
+    is_file = response is not None and " " not in response and Path(response).is_file()
+    need(not is_file, "--response", response, f"is a file; its text: --response - < {response}")
     import_tasks(imports)
     mix = TaskMix.parse(tasks) if tasks else TaskMix(())
     # An id has split, seed and index after the name of its task. Anything else is the name of a task or a file.

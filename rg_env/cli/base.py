@@ -24,6 +24,8 @@ from rg_env.base.errors import ConfigError, similar_words
 
 _METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
 """How the help shows the value of an option, unless the option has its own word for it."""
+_OTHER_WORDS = {"compare": "stats", "diff": "stats", "view": "show", "browse": "show", "list": "runs", "ls": "runs"}
+"""What other programs call a command."""
 REQUESTS_PANEL = "Model and requests"
 """The part of the help with the options of commands that send requests."""
 
@@ -132,7 +134,9 @@ class CommandGroup(_LaidOut, TyperGroup):
             paths = list(_paths(root.command, root.info_name))
             names = {path.rpartition(" ")[2] for path in paths}
             near = [word]  # of another group
-            if word not in names:
+            if word in _OTHER_WORDS:
+                near = [_OTHER_WORDS[word]]
+            elif word not in names:
                 near = similar_words(word, names)
             similar = []
             for name in near:
@@ -177,19 +181,32 @@ def _shorten(param: Any) -> Any:
 
 
 class SettingsCommand(Command):
-    """A command that takes settings, so that the parser lets unknown options pass to them."""
+    """A command that takes settings, so that the parser lets unknown options pass to them.
+
+    Attributes:
+        passes_on: it has options of another program, behind `--`.
+    """
+
+    passes_on = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = list(args)  # the parser empties it
         rest = super().parse_args(ctx, args)
         # Unknown options end up among the settings, because the command ignores them (`_PASS_ON`).
         for word in ctx.params.get("settings") or []:
             if word.startswith("-"):
                 raise ConfigError(self._no_option(ctx, word))
+            if "=" not in word and not word.endswith((".yaml", ".yml")):
+                from rg_env.cli.meant import list_meant
+
+                if listed := list_meant(words, word):
+                    raise ConfigError(f"{word!r}: {listed}")
         return rest
 
     def _no_option(self, ctx: Any, word: str) -> str:
         """Suggest what to write instead of an unknown option: another option, or a setting."""
-        from rg_env.configuration.setting_names import FOREIGN, foreign_message, setting_names
+        from rg_env.cli.meant import of_others
+        from rg_env.configuration.setting_names import FOREIGN, USUAL, foreign_message, setting_names
 
         bare, sign, value = word.lstrip("-").partition("=")
         setting = bare.replace("-", "_")
@@ -200,11 +217,17 @@ class SettingsCommand(Command):
             return f"no option {word}: settings have no dashes, write {bare}={value}"
         if setting in ("config", "recipe"):
             return f"no option {option}: the file stands alone, such as {ctx.command_path} mine.yaml"
+        if setting in USUAL:
+            return f"no option {option}; did you mean {USUAL[setting]}={value or '…'}?"
         options = [name for param in self.params for name in param.opts if name.startswith("--")]
-        leaves = similar_words(setting, _leaves())[:1]
-        names = [name for name in setting_names() if name.rpartition(".")[2] in leaves]
         if setting == "resume" and f"--{setting}" not in options:
             return f"no option {word}; did you mean trainer.resume_mode=latest?"
+        if setting not in _leaves() and (others := of_others(option, ctx)):
+            return f"`{ctx.command_path}` has no option {option}{others}"
+        leaves = similar_words(setting, _leaves())[:1]
+        names = [name for name in setting_names() if name.rpartition(".")[2] in leaves]
+        if self.passes_on and any(".inference_engine." in name for name in names):
+            return f"no option {option}; one of the server that --model starts stands behind `--`: -- {word}"
         near = similar_words(f"--{bare}", options)[:1]
         if not near:
             near = [f"{name}={value or '…'}" for name in names]

@@ -69,6 +69,8 @@ class RequestOptions:
 class ServerCommand(SettingsCommand):
     """A command whose arguments after `--` are for the server that it starts."""
 
+    passes_on = True
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         # Before Typer parses the rest: it would take these words for settings.
         if "--" in args:
@@ -102,6 +104,7 @@ def collect(
     from rg_env.evaluate.run import run_job
     from rg_env.evaluate.suites import train_questions
 
+    _need_folder(out)
     all_settings = _read("collect", settings, requests)
     config = replace(all_settings.rg, dump_dir=str(out))
     options, *others = _models(ctx, "collect", requests, limits, all_settings, samples)
@@ -153,7 +156,10 @@ def evaluate(
     from rg_env.evaluate.run import check_server, run_job
     from rg_env.evaluate.suites import load_suite, suite_questions
 
-    need(requests.tasks is None or suite == "fixed", "--tasks", requests.tasks, f"the suite {suite} has its own tasks")
+    has_own = f"the suite {suite} has its own tasks; leave it out"
+    need(requests.tasks is None or suite == "fixed", "--tasks", requests.tasks, has_own)
+    if out is not None:
+        _need_folder(out)
     all_settings = _read("eval", settings, requests, suite)
     config = all_settings.rg
     # Whoever typed the setting has named the folder, as with --out.
@@ -228,6 +234,12 @@ def _read(command: str, settings: list[str] | None, requests: RequestOptions, su
     all_settings = read_settings(settings or [], command, suite, **ours)
     _set_up_logging(all_settings.rg)
     return all_settings
+
+
+def _need_folder(out: Path) -> None:
+    """Refuse the name of a file where a folder is made."""
+    is_file = out.suffix in (".csv", ".json", ".jsonl", ".parquet")
+    need(not is_file, "--out", str(out), f"a dump is a folder; write --out {out.with_suffix('')}")
 
 
 def _set_up_logging(config: "RGDumpConfig") -> None:

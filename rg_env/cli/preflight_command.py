@@ -75,11 +75,14 @@ def _ready(settings: list[str], endpoint: str | None) -> "Iterator[Preflight]":
     Raises:
         ConfigError: the settings cannot work, or training would not ask the tasks of rg_dump.
     """
+    from rg_env.evaluate.endpoint import base_url
     from rg_env.evaluate.preflight import Preflight
     from rg_env.evaluate.run import check_server
     from rg_env.rows.templates import load_tokenizer
     from rg_env.skyrl.train_config import load_run
 
+    if endpoint:
+        base_url(endpoint)  # refuses what is no address before the settings are read, which takes seconds
     # What this machine lacks, that of the endpoint may have.
     cfg = load_run(settings, tolerate=(lambda missing: None) if endpoint else None).cfg
     need(not cfg.data.train_data, "data.train_data", cfg.data.train_data, "preflight asks the tasks of rg_dump alone")

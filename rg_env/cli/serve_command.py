@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,6 +64,7 @@ def serve(
     from rg_env.tasks import TaskMix
     from rg_env.tasks.upstream.mended_dataset import reasoning_gym
 
+    need("/" not in host, "--host", host, "must be a name or an address, such as 127.0.0.1, without http://")
     need(token or host in _LOCAL, "--host", host, f"other machines could ask; set {TOKEN_VARIABLE}, or --token")
     is_number = workers.isdigit() and int(workers) > 0
     need(is_number or workers == "auto", "--workers", workers, "must be auto, or a number of at least 1")
@@ -98,8 +100,14 @@ def _load(scorer: str, timeout: float, workers: int | str) -> Guarded:
     try:
         return guarded(scorer, timeout=timeout, workers=workers)
     except ConfigError as error:
+        from rg_env.base.hints import member_meant
+
+        module, _, name = scorer.replace(":", ".").rpartition(".")
+        meant = ""
+        if module in sys.modules and not hasattr(sys.modules[module], name):
+            meant = member_meant(sys.modules[module], name)
         # The message names the argument of `guarded`, which nobody has typed here.
-        raise ConfigError(str(error).replace("guarded=", "--scorer=", 1)) from error
+        raise ConfigError(f"{str(error).replace('guarded=', '--scorer=', 1)}{meant}") from error
 
 
 def _counts(scored: Mapping[str, int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,6 +33,8 @@ class TasksCommand(Command):
     """Knows what is meant by a name without an option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and Path(args[0]).suffix in (".csv", ".tsv", ".json", ".jsonl", ".parquet"):
+            raise ConfigError(f"{args[0]!r}: name the recipe that has this file of questions, such as mine.yaml")
         if args and not args[0].startswith("-") and not args[0].endswith((".yaml", ".yml")):
             raise ConfigError(f"`{ctx.command_path}` takes no name; did you mean `rg-env tasks --levels {args[0]}`?")
         return super().parse_args(ctx, args)

@@ -62,7 +62,7 @@ FOREIGN: Mapping[str, str] = MappingProxyType(
 The page has the same table, with notes."""
 
 
-_USUAL = MappingProxyType(
+USUAL = MappingProxyType(
     {
         "model": "trainer.policy.model.path",
         "model_name_or_path": "trainer.policy.model.path",
@@ -156,7 +156,7 @@ def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:
     settings = setting_names()
     if is_foreign(key):
         raise ConfigError(foreign_message(key))
-    if key in _USUAL:
+    if key in USUAL:
         raise ConfigError(f"unknown setting {key!r}; {_similar(key)}")
     # A key that begins at the top is whole already: its end must not be looked for in another group.
     whole = whole or is_group(key.partition(".")[0])
@@ -181,7 +181,7 @@ def find_setting(key: str, *, whole: bool = False) -> tuple[str, str]:
 
 def _similar(key: str) -> str:
     """Say what an unknown name may mean, or where all names are."""
-    if usual := _USUAL.get(key.rpartition(".")[2]):
+    if usual := USUAL.get(key.rpartition(".")[2]):
         return f"did you mean {usual}?"
     if (dotted := key.replace("/", ".")) in setting_names():
         return f"did you mean {dotted}?"

@@ -246,10 +246,14 @@ def replaced_tasks(later: Mapping[str, Any], file: str, earlier: Mapping[str, An
     Args:
         later: the settings in the file; `earlier`: those in the files before it.
         sources: setting → the file that gave it.
+        file: its name; empty if the settings are typed, which is meant unless questions of the user's own go.
     """
     for name in later:
         if name.endswith(".tasks") and name in earlier and earlier[name] != later[name]:
-            return f"{file} replaces tasks of {sources[name]}"
+            if file:
+                return f"{file} replaces tasks of {sources[name]}"
+            if "'file':" in str(earlier[name]):
+                return f"tasks=… replaces tasks of {sources[name]}, with its files of questions"
     return ""
 
 

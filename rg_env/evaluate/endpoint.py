@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 _TAG = re.compile(r"<(/?(?:think|answer))>")
+_NAMED_WITH = "--model, or in a recipe with generator.inference_engine.served_model_name"
 _MODELS_SHOWN = 5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 """Seconds between two tries, as in the client: doubled with each."""
@@ -182,13 +183,19 @@ class Endpoint:
         except openai.NotFoundError:
             if models:
                 names = ", ".join(map(repr, models[:_MODELS_SHOWN]))
-                raise EndpointError(f"{self.url} has no model {self.model!r}, only {names}") from None
+                raise EndpointError(
+                    f"{self.url} has no model {self.model!r}, only {names}: name one with {_NAMED_WITH}"
+                ) from None
         except openai.AuthenticationError as error:
             raise self._refusal(error) from None
         except openai.APIConnectionError as error:
             # Refused, and not merely slow: a server that takes long may still answer the requests.
             if type(error.__cause__).__name__ == "ConnectError":
-                raise EndpointError(f"no server answers at {self.url} ({_reason(error.__cause__ or error)})") from None
+                why = _reason(error.__cause__ or error)
+                right = "check its host and port, and whether it runs"
+                if "WRONG_VERSION_NUMBER" in why:  # the reply to TLS was none
+                    right = f"it speaks http: write {self.url.replace('https', 'http', 1)}"
+                raise EndpointError(f"no server answers at {self.url} ({why}); {right}") from None
         except (openai.OpenAIError, ValueError, TypeError, AttributeError):
             return
 
@@ -234,9 +241,8 @@ class Endpoint:
         """Return why no request can succeed, by the status of the first reply."""
         reason = _reason(error)
         if error.status_code == HTTPStatus.NOT_FOUND:
-            return EndpointError(
-                f"{self.url} has no model {self.model!r}, or is not an OpenAI-compatible API ({reason})"
-            )
+            what = f"{self.url} has no model {self.model!r}, or is not an OpenAI-compatible API ({reason})"
+            return EndpointError(f"{what}: name its model with {_NAMED_WITH}")
         if not os.environ.get(KEY_VARIABLE):
             return EndpointError(f"{self.url} wants a key: set {KEY_VARIABLE} ({reason})")
         return EndpointError(f"{self.url} refuses the key in {KEY_VARIABLE} ({reason})")

@@ -16,7 +16,7 @@ from rg_env.base.errors import ConfigError, need, refuse, similar_words
 from rg_env.base.output import print_error
 from rg_env.configuration.config import PREFIX, RGDumpConfig
 from rg_env.configuration.setting_names import find_setting, is_foreign, is_group
-from rg_env.configuration.settings import fields_of, read_file, read_value, replaced_tasks, set_value
+from rg_env.configuration.settings import fields_of, nearest_recipe, read_file, read_value, replaced_tasks, set_value
 from rg_env.configuration.user_code import import_modules
 
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_generate_length": "max_tokens"}
@@ -143,6 +143,8 @@ def read_settings(args: Iterable[str], command: str, suite: str = "fixed", **our
             name, value = _read_override(arg)
             _refuse_unused(name, value, command, suite)
             typed[name] = value
+    if line := replaced_tasks(typed, "", files, sources):
+        print_error(line)
     # The default is a penalty, which has no use without training. A configuration may still set one.
     if command == "collect":
         config.length_penalty.kind = "none"
@@ -191,7 +193,10 @@ def apply_overrides(config: RGDumpConfig, overrides: Iterable[str]) -> None:
 def _read_override(text: str) -> tuple[str, Any]:
     name, sign, value = text.partition("=")
     if not sign or text.startswith("-"):
-        raise ConfigError(f"{text!r}: expected key=value without spaces, such as scorer.timeout=10")
+        from rg_env.base.hints import word_meant
+
+        meant = word_meant(text, nearest_recipe)
+        raise ConfigError(f"{text!r}: expected a .yaml file or key=value without spaces{meant}")
     return _whole_name(name), read_value(name, value)
 
 

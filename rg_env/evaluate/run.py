@@ -24,7 +24,7 @@ from rg_env.base.errors import ConfigError, one_line
 from rg_env.base.output import print_error
 from rg_env.base.wording import counted
 from rg_env.dump import Attempt, DumpWriter, Phase, check_folder, open_dump
-from rg_env.dump.files import list_files, manifest_name
+from rg_env.dump.files import RunLock, list_files, manifest_name
 from rg_env.dump.manifest import note_in_manifest
 from rg_env.dump.reader import Dump, open_run_of
 from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutRecord, answered
@@ -59,7 +59,19 @@ def run_job(job: Job, *, resume: bool) -> Finished:
         EndpointError: the server refuses or fails all requests. ServerError: none could be started.
     """
     check_folder(job.folder)
-    run = claim(job.folder, job.plan, resume=resume)
+    # The manifest by which a second command finds the first one is written only when the model answers.
+    lock = RunLock(job.folder, "folder", "a run", "--out")
+    try:
+        return _run_in_folder(job, claim(job.folder, job.plan, resume=resume), resume)
+    finally:
+        lock.release()
+        with suppress(OSError):
+            job.folder.rmdir()  # only an empty one goes: `rg-env runs` would warn about it
+
+
+def _run_in_folder(job: Job, run: Claim, resume: bool) -> Finished:
+    if resume and run.attempt == 1:
+        print_error(f"{job.folder} has no run to continue, so one begins; if another was meant, name it with --out")
     totals, run_id, attempt = Totals(), run.run_id, run.attempt
     # Nothing is left to ask, and a server takes minutes to start.
     if len(run.answers.complete) == len(job.questions):
@@ -74,8 +86,6 @@ def run_job(job: Job, *, resume: bool) -> Finished:
                 (job.folder / manifest_name(run_id)).unlink(missing_ok=True)
             else:
                 note_in_manifest(job.folder, run_id, attempt, Attempt(end=f"failed: {one_line(failure)}"))
-            with suppress(OSError):
-                job.folder.rmdir()  # only an empty one goes: `rg-env runs` would warn about it
             raise
         error = failure
     finished = Finished(job, run_id, totals, Answers.of_run(job.folder, run_id), signum, error)

@@ -231,6 +231,8 @@ def load_suite(name_or_path: str | Path) -> Suite:
         return _parse(name, resources.files("rg_env.evaluate").joinpath(f"{name}.yaml").read_text(), name)
     if path.suffix not in (".yaml", ".yml"):
         known = (FIXED, *BUILT_IN)
+        if "," in name:
+            raise ConfigError(f"--suite={name!r}: an evaluation has one suite; run the command once for each")
         hint = did_you_mean(name, known, f"use {', '.join(known)}, or the path of a YAML file")
         raise ConfigError(f"unknown suite {name!r}{hint}")
     try:

@@ -197,6 +197,8 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
         from rg_env.base.hints import loose_words
 
         mistakes += loose_words(loose, setting_names(), nearest_recipe)
+    if line := replaced_tasks(typed, "", files, sources):
+        print_error(line)
     values = _overridden(files, typed)
     # After merging, because a value that another one overrides need not be right.
     for key, value in list(values.items()):

@@ -226,6 +226,8 @@ def _entries(spec: Any) -> Iterable[TaskSpec]:
         raise ConfigError(f"tasks={spec!r}: must be {_FORMS}")
     # A plain value is the weight; YAML reads unquoted names such as `on` as something else than text.
     for selector, value in pairs:
+        if isinstance(selector, Mapping):
+            raise ConfigError(f"tasks: {selector!r} is not a task; leave out the dashes, and write {{name: weight, …}}")
         if not isinstance(selector, str) or not selector.isprintable():
             raise ConfigError(f"tasks: {selector!r} is not a task; must be {_FORMS}")
         if not isinstance(value, Mapping):

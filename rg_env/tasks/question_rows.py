@@ -126,7 +126,7 @@ def _read(place: str, file: QuestionFile, source: Source) -> Rows:
             more = f" (and {counted(len(faults) - 1, 'more row')})"
         raise ConfigError(f"{place}: {faults[0]}{more}")
     if not rows:
-        raise ConfigError(f"{place} has no rows")
+        raise ConfigError(f"{place} has no rows: put each question and its answer on a line below the header")
     rows = _with_letters(place, rows)
     if not source.is_typed:
         rows = _with_numbers(rows)

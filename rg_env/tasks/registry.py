@@ -5,6 +5,7 @@ Invariant: nothing heavy is imported before a function is called.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -89,6 +90,10 @@ def check_name(name: str) -> None:
     known = task_names() if "reasoning_gym" in sys.modules else AUDITED_TASKS
     if name not in known:
         task, dash, _ = name.partition("-")
+        if name.startswith("category:"):
+            raise ConfigError(f"{name!r} is a category: name one of its tasks, which `rg-env tasks` lists")
+        if parts := [part for part in re.split(r"[;|/+ ]+", name) if part in known]:
+            raise ConfigError(f"unknown task {name!r}: names are separated by commas: {','.join(parts)}")
         if dash and task in known:  # meant as the id of an item
             raise ConfigError(f"{name!r} is no task and no id of an item; did you mean {task}-train-42-0?")
         raise ConfigError(f"unknown task {name!r}{did_you_mean(name, known, _WHERE)}")

@@ -247,6 +247,29 @@ def test_equal_samples_of_a_question_are_said_before_they_are_asked(right, tmp_p
         assert (done.exit_code, said in done.stderr) == (0, is_said), done.output
 
 
+@pytest.mark.parametrize("seconds_between", [0, 1])
+def test_of_two_commands_with_one_folder_one_answers_and_the_other_says_why_not(right, tmp_path, seconds_between):
+    folder = tmp_path / "dump"
+
+    def slow(number, body):
+        time.sleep(0.3)
+        return right(number, body)
+
+    with serving(slow) as server:
+        first = started(server, folder)
+        time.sleep(seconds_between)
+        second = started(server, folder)
+        ends = [(process.communicate(timeout=280)[1], process.returncode) for process in (first, second)]
+    (refusal,) = [text for text, code in ends if code == 2]
+    (done,) = [text for text, code in ends if code == 0]
+    assert (refusal[:8], refusal.count("\n")) == ("rg-env: ", 1), refusal
+    assert re.search(r"use another --out|or choose another folder|: choose another folder", refusal), refusal
+    assert f"{GROUPS} of {GROUPS} groups in {folder}" in done
+    assert len(server.requests) == GROUPS * SAMPLES, "the refused command asks nothing"
+    assert set(items(folder).values()) == {1}
+    assert validate(folder).good
+
+
 def test_a_killed_run_is_resumed_without_repeating_a_group(right, tmp_path):
     def slow(number, body):
         time.sleep(0.1)
