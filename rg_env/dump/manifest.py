@@ -114,14 +114,14 @@ class Attempt(Struct, kw_only=True, omit_defaults=True):
     @property
     def rg_dump(self) -> RGDumpConfig | None:
         """Our settings; what is absent or invalid today has its default. None if there are none."""
-        values = _inside(self.settings, *PREFIX.split("."))
+        values = nested_value(self.settings, PREFIX)
         if not isinstance(values, Mapping):
             return None
         # Each setting by itself: one that is invalid today does not cost the others.
         config = RGDumpConfig()
         for name, field in fields_of(config):
             with suppress(ConfigError):
-                value = _inside(values, *name.split("."), default=UNSET)
+                value = nested_value(values, name, default=UNSET)
                 if value is not UNSET and name not in _NOT_NEEDED:
                     check_value(name, value, field.type, field.metadata)
                     set_value(config, name, value)
@@ -158,7 +158,7 @@ class Manifest(Attempt, kw_only=True, omit_defaults=True):
         """The number of training steps that the run was started for; None if unknown."""
         if self.total_steps is not None:
             return self.total_steps
-        steps = _inside(self.settings, "trainer", "max_training_steps")
+        steps = nested_value(self.settings, "trainer.max_training_steps")
         return steps if isinstance(steps, int) else None
 
 
@@ -168,9 +168,10 @@ def _default_of(field: msgspec.structs.FieldInfo) -> Any:
     return field.default
 
 
-def _inside(value: Any, *names: str, default: Any = None) -> Any:
-    """Return a value in nested mappings, any of which may be missing or another type."""
-    for name in names:
+def nested_value(value: Any, path: str, default: Any = None) -> Any:
+    """Return the value at a path such as `trainer.max_training_steps` in nested mappings, any of which may be missing
+    or of another type."""
+    for name in path.split("."):
         if not isinstance(value, Mapping) or name not in value:
             return default
         value = value[name]
