@@ -97,7 +97,7 @@ class Attempt(Struct, kw_only=True, omit_defaults=True):
     def read(cls, content: Mapping[str, Any]) -> Self:
         """Return what a manifest contains. It may come from anywhere: a value of another type is not known."""
         known = {}
-        for field in msgspec.structs.fields(cls):
+        for field in _fields(cls):
             with suppress(KeyError, msgspec.ValidationError):
                 known[field.name] = msgspec.convert(content[field.name], field.type)
         return cls(**known)
@@ -105,7 +105,7 @@ class Attempt(Struct, kw_only=True, omit_defaults=True):
     def as_json(self) -> dict[str, Any]:
         """Return what is known, as `write_manifest` writes it."""
         known = {}
-        for field in msgspec.structs.fields(self):
+        for field in _fields(type(self)):
             value = getattr(self, field.name)
             if value != _default_of(field):
                 known[field.name] = value
@@ -160,6 +160,11 @@ class Manifest(Attempt, kw_only=True, omit_defaults=True):
             return self.total_steps
         steps = nested_value(self.settings, "trainer.max_training_steps")
         return steps if isinstance(steps, int) else None
+
+
+@cache  # it evaluates annotations, and a folder may have thousands of manifests
+def _fields(kind: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
 
 
 def _default_of(field: msgspec.structs.FieldInfo) -> Any:
