@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rg_env.cli.base import CommandApp
 from rg_env.cli.options import Imports, Tasks, import_tasks
 from rg_env.errors import ConfigError, RGEnvError, need, need_extra
 from rg_env.output import print_line
@@ -109,3 +110,7 @@ def _counts(scored: Mapping[str, int]) -> str:
     if parts:
         return f"{answers} ({parts})"
     return answers
+
+
+commands = CommandApp("The command alone.")
+commands.command()(serve)

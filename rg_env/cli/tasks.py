@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rg_env.cli.base import Command
+from rg_env.cli.base import Command, CommandApp
 from rg_env.cli.options import Imports, JsonFlag, import_tasks
 from rg_env.errors import ConfigError, need
 from rg_env.output import cell, console, print_fields, print_json, print_line
@@ -193,3 +193,7 @@ def _sample(scale: Scale, complexity: float, seconds: float) -> dict[str, Any]:
     entry = ItemStream(scale.task, options, 0, Split.TRAIN).item(0).entry
     facts = {"complexity": complexity, "level": scale.level(complexity), "options": options}
     return facts | {"seconds": seconds, "question": entry["question"]}
+
+
+commands = CommandApp("The command alone.")
+commands.command(cls=TasksCommand)(tasks)
