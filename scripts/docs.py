@@ -22,6 +22,7 @@ from typer.main import get_command
 from rg_env.analysis import STATISTICS
 from rg_env.analysis.signs import MEANINGS as SIGNS
 from rg_env.cli import app
+from rg_env.cli.base import commands_of
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.configuration.setting_names import FILE, write_names
 from rg_env.dump.column_types import columns_of
@@ -131,7 +132,7 @@ def commands() -> str:
 
 
 def command_rows(command: Any, path: str) -> Iterator[tuple[str, ...]]:
-    for name, below in getattr(command, "commands", {}).items():
+    for name, below in commands_of(command).items():
         if hasattr(below, "commands"):
             yield from command_rows(below, f"{path} {name}")
         else:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import rg_env
 import rg_env.scoring
 from rg_env.cli import app
+from rg_env.cli.base import commands_of
 from rg_env.dump import open_run
 from rg_env.rows.dataset import ReasoningGymDataset
 from tests.running import run_program
@@ -57,7 +58,7 @@ def test_entrypoints():
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     yield path
-    for name, inner in getattr(command, "commands", {}).items():
+    for name, inner in commands_of(command).items():
         yield from commands(inner, (*path, name))
 
 

@@ -84,14 +84,12 @@ def render_table(
         shown = _main_columns(frame)
     label = " ".join(_names(frame)).replace("run_id", "run")
 
-    def filled(tight: bool) -> Table:
-        table = new_table([label], shown, compact=True, tight=tight)
-        _add_rows(table, frame, totals, list(shown.values()), names or {})
-        return table
-
-    # The narrow form only where the other one does not fit: it is harder to read.
-    table = filled(tight=False)
-    return table if width_of(table) <= _WIDTH else filled(tight=True)
+    table = new_table([label], shown, compact=True)
+    _add_rows(table, frame, totals, list(shown.values()), names or {})
+    # One space between columns instead of two only where the table does not fit: it is harder to read.
+    if width_of(table) > _WIDTH:
+        table.padding = 0
+    return table
 
 
 def render_counts(frame: pl.DataFrame, names: Mapping[str, str]) -> Table | None:
@@ -248,16 +246,19 @@ def _add_rows(
         for row in frame.iter_rows(named=True):
             table.add_row(cell(_name_of(row, names, names_of_runs)), *(show(row) for show in columns))
         return
+    # There is no row for a section without totals.
+    total_of: dict[tuple[Any, ...], Row] = {}
+    if totals is not None:
+        for total in totals.iter_rows(named=True):
+            total_of.setdefault(tuple(total[key] for key in sections), total)
     for section, rows in frame.group_by(sections, maintain_order=True):
         table.add_section()
         of_section = dict(zip(sections, section, strict=True))
         # Of rows by step, the totals are those of the last evaluation.
         evaluation = {"evaluation_step": rows["evaluation_step"].max()}
         heading = [cell(_name_of(of_section | evaluation, sections, names_of_runs), "bold")]
-        # The totals have a row for this section, unless there are none.
-        if totals is not None:
-            for total in totals.filter(**of_section).head(1).iter_rows(named=True):
-                heading += [Text(show(total), style="bold") for show in columns]
+        if section in total_of:
+            heading += [Text(show(total_of[section]), style="bold") for show in columns]
         table.add_row(*heading)
         for row in rows.iter_rows(named=True):
             table.add_row(cell(f"  {_name_of(row, names)}"), *(show(row) for show in columns))

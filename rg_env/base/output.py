@@ -76,15 +76,13 @@ def cell(text: object, style: StyleType = "") -> Text:
     return Text(visible(str(text), one_line=True), style)
 
 
-def new_table(
-    text: Iterable[str], numbers: Iterable[str] = (), *, compact: bool = False, tight: bool = False, **options: Any
-) -> Table:
+def new_table(text: Iterable[str], numbers: Iterable[str] = (), *, compact: bool = False, **options: Any) -> Table:
     """Return an empty table.
 
     Args:
         text: headers of the columns of text, which wrap.
         numbers: headers of the columns of numbers, to the right of them.
-        compact: save width, so that the table fits 80 columns; `tight`: one space between columns, not two.
+        compact: save width, so that the table fits 80 columns.
         options: of Rich's `Table`.
     """
     from rich.box import SIMPLE_HEAD
@@ -92,8 +90,7 @@ def new_table(
 
     layout: dict[str, Any] = {}
     if compact:
-        right = 0 if tight else 1
-        layout = {"padding": (0, right, 0, 0), "pad_edge": False}
+        layout = {"padding": (0, 1, 0, 0), "pad_edge": False}
     table = Table(box=SIMPLE_HEAD, show_edge=False, **layout, **options)
     for header in text:
         table.add_column(header, overflow="fold", min_width=10 if compact else None)

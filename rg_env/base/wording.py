@@ -32,6 +32,11 @@ def visible(text: str, *, one_line: bool = False) -> str:
     return shown.replace("\n", "␊") if one_line else shown
 
 
+def storable(text: str) -> str:
+    """Return the text with `?` for what UTF-8 cannot hold: lone surrogates."""
+    return text.encode(errors="replace").decode()
+
+
 def _picture(character: str) -> str:
     if character == "\t":
         return _TAB

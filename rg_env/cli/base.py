@@ -12,6 +12,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
+from functools import partial
+from importlib import import_module
 from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
@@ -26,6 +28,8 @@ _METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
 """How the help shows the value of an option, unless the option has its own word for it."""
 _OTHER_WORDS = {"compare": "stats", "diff": "stats", "view": "show", "browse": "show", "list": "runs", "ls": "runs"}
 """What other programs call a command."""
+PASS_ON = {"ignore_unknown_options": True}
+"""For commands that take settings: unknown options reach the check of settings, which knows their names elsewhere."""
 REQUESTS_PANEL = "Model and requests"
 """The part of the help with the options of commands that send requests."""
 
@@ -40,6 +44,14 @@ class CommandApp(typer.Typer):
         """Add a function as a command."""
         register = super().command(name, **{"cls": Command, **options})
         return lambda function: register(_with_fields(function))
+
+    def later(self, name: str, module: str, help: str) -> None:
+        """Add a command, or a group, of another module, which is imported when somebody uses it.
+
+        Args:
+            module: of `rg_env.cli`, whose `commands` has it. `help`: the first paragraph of its help.
+        """
+        super().command(name, cls=partial(_Later, module=f"rg_env.cli.{module}"), help=help)(lambda: None)
 
 
 def _with_fields(function: Callable[..., None]) -> Callable[..., None]:
@@ -114,6 +126,27 @@ class Command(_LaidOut, TyperCommand):
     pass
 
 
+class _Later(Command):
+    """Stands for a command in lists of commands."""
+
+    def __init__(self, *args: Any, module: str, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._module = module
+
+    def load(self) -> Any:
+        assert self.name
+        return commands_of(typer.main.get_group(import_module(self._module).commands))[self.name]
+
+
+def commands_of(group: Any) -> dict[str, Any]:
+    """Return the commands of a group, and import those that are still to come; none of a command."""
+    commands = getattr(group, "commands", {})
+    for name, command in commands.items():
+        if isinstance(command, _Later):
+            commands[name] = command.load()
+    return commands
+
+
 class CommandGroup(_LaidOut, TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command. That nobody reads on, as in `rg-env … | head`, is no error, for which Typer takes it; a
@@ -129,6 +162,9 @@ class CommandGroup(_LaidOut, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command. An unknown one is refused with similar commands of all groups."""
         word = args[0]
+        found = self.commands.get(word)
+        if isinstance(found, _Later):
+            self.commands[word] = found.load()
         if word not in self.commands and not word.startswith("-") and not ctx.resilient_parsing:
             root = ctx.find_root()
             paths = list(_paths(root.command, root.info_name))
@@ -160,7 +196,7 @@ def _flush_output() -> None:
 
 def _paths(group: TyperGroup, path: str) -> Iterator[str]:
     """Yield the full names of all commands in a group."""
-    for name, command in group.commands.items():
+    for name, command in commands_of(group).items():
         yield f"{path} {name}"
         if isinstance(command, TyperGroup):
             yield from _paths(command, f"{path} {name}")
@@ -192,7 +228,7 @@ class SettingsCommand(Command):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = list(args)  # the parser empties it
         rest = super().parse_args(ctx, args)
-        # Unknown options end up among the settings, because the command ignores them (`_PASS_ON`).
+        # Unknown options end up among the settings, because the command ignores them (`PASS_ON`).
         for word in ctx.params.get("settings") or []:
             if word.startswith("-"):
                 raise ConfigError(self._no_option(ctx, word))

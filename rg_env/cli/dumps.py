@@ -395,3 +395,6 @@ def _writing(out: Path | None, force: bool) -> Iterator[Callable[[GroupRecord, S
 
 dumps_app.add_typer(export_app, name="export")
 dumps_app.add_typer(import_app, name="import")
+
+commands = CommandApp("The group alone.")
+commands.add_typer(dumps_app, name="dumps")

@@ -14,7 +14,7 @@ from rg_env.base.atomic import make_new_folder
 from rg_env.base.errors import ConfigError, need, need_extra, one_line
 from rg_env.base.output import console, print_error, print_json, print_line
 from rg_env.base.wording import counted
-from rg_env.cli.base import REQUESTS_PANEL, SettingsCommand, declared_option
+from rg_env.cli.base import PASS_ON, REQUESTS_PANEL, CommandApp, SettingsCommand, declared_option
 from rg_env.cli.options import Imports, JsonFlag, SettingArguments, show_warnings
 from rg_env.configuration.config import PREFIX
 from rg_env.configuration.user_code import named_modules
@@ -439,3 +439,8 @@ def _print_scores(summaries: "list[Summary]", as_json: bool) -> None:
             asked = f"{questions:,} of {counted(questions + left_out, 'question')} (the others were left out); "
         responses = f"{summary.responses:,} of {counted(summary.planned, 'response')}"
         print_line(f"{asked}{responses}; dump: {summary.folder}")
+
+
+commands = CommandApp("Commands that ask a model.")
+commands.command("eval", cls=ServerCommand, context_settings=PASS_ON)(evaluate)
+commands.command(cls=ServerCommand, context_settings=PASS_ON)(collect)

@@ -15,6 +15,7 @@ from rg_env.base.atomic import make_new_folder
 from rg_env.base.errors import need, need_extra
 from rg_env.base.output import cell, console, new_table, print_json, print_line
 from rg_env.base.wording import counted, rate
+from rg_env.cli.base import PASS_ON, CommandApp, SettingsCommand
 from rg_env.cli.options import JsonFlag, SettingArguments, show_warnings, spinner
 
 if TYPE_CHECKING:
@@ -232,3 +233,7 @@ def _show(facts: dict[str, Any], reports: "Sequence[TaskReport]", typed: list[st
         print_line("do not train yet: with what ALARM says, the reward does not rise")
     else:
         print_line("nothing speaks against training")
+
+
+commands = CommandApp("The command alone.")
+commands.command(cls=SettingsCommand, context_settings=PASS_ON)(preflight)

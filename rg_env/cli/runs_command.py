@@ -13,6 +13,7 @@ import typer
 
 from rg_env.base.output import console, print_error, print_json, print_line, print_text
 from rg_env.base.wording import counted, rate, visible
+from rg_env.cli.base import CommandApp
 from rg_env.cli.options import JsonFlag, reading
 
 if TYPE_CHECKING:
@@ -98,3 +99,7 @@ def _solved(evaluation: Evaluation, last_step: int | None) -> str:
     if evaluation.step != last_step:
         at_step = f" at step {evaluation.step}"
     return f"{shown} solved{at_step}"
+
+
+commands = CommandApp("The command alone.")
+commands.command()(runs)

@@ -12,6 +12,7 @@ import typer
 from rg_env.base.errors import ConfigError, RGEnvError, need, need_extra
 from rg_env.base.output import print_line
 from rg_env.base.wording import counted
+from rg_env.cli.base import CommandApp
 from rg_env.cli.options import Imports, Tasks, import_tasks
 
 if TYPE_CHECKING:
@@ -117,3 +118,7 @@ def _counts(scored: Mapping[str, int]) -> str:
     if parts:
         return f"{answers} ({parts})"
     return answers
+
+
+commands = CommandApp("The command alone.")
+commands.command()(serve)

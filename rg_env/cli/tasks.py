@@ -12,7 +12,7 @@ import typer
 from rg_env.base.errors import ConfigError, need
 from rg_env.base.output import cell, console, print_fields, print_json, print_line
 from rg_env.base.wording import yes_or_no
-from rg_env.cli.base import Command
+from rg_env.cli.base import Command, CommandApp
 from rg_env.cli.options import Imports, JsonFlag, import_tasks
 
 if TYPE_CHECKING:
@@ -196,3 +196,7 @@ def _sample(scale: Scale, complexity: float, seconds: float) -> dict[str, Any]:
     entry = ItemStream(scale.task, options, 0, Split.TRAIN).item(0).entry
     facts = {"complexity": complexity, "level": scale.level(complexity), "options": options}
     return facts | {"seconds": seconds, "question": entry["question"]}
+
+
+commands = CommandApp("The command alone.")
+commands.command(cls=TasksCommand)(tasks)

@@ -11,12 +11,14 @@ import re
 import types
 import typing
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import yaml
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rg_env.base.errors import ConfigError, as_typed, did_you_mean, need, need_number, refuse, similar_words
+
+if TYPE_CHECKING:
+    import yaml
 
 
 def setting(default: Any, *, free: bool = False, **limits: Any) -> Any:
@@ -179,19 +181,23 @@ def differences(config: Any, before: Any, now: Mapping[str, Any], prefix: str = 
             yield Difference(f"{prefix}{name}", before[name], now[name])
 
 
-class _Loader(yaml.SafeLoader):
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        # PyYAML itself keeps the last of two equal keys in silence.
-        keys = [key.value for key, _ in node.value]
-        if twice := next((key for key in keys if keys.count(key) > 1), None):
-            raise yaml.constructor.ConstructorError(None, None, f"{twice!r} is given twice", node.start_mark)
-        return super().construct_mapping(node, deep)
+@cache
+def _loader() -> type[yaml.SafeLoader]:
+    """Return our loader; commands without settings need not import YAML, which takes as long as all of this package."""
+    import yaml
 
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+            # PyYAML itself keeps the last of two equal keys in silence.
+            keys = [key.value for key, _ in node.value]
+            if twice := next((key for key in keys if keys.count(key) > 1), None):
+                raise yaml.constructor.ConstructorError(None, None, f"{twice!r} is given twice", node.start_mark)
+            return super().construct_mapping(node, deep)
 
-# In YAML 1.1, as PyYAML reads it, `1e-4` without a dot is a text.
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
+    # In YAML 1.1, as PyYAML reads it, `1e-4` without a dot is a text.
+    number = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
+    return Loader
 
 
 def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
@@ -203,8 +209,10 @@ def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
     Raises:
         ConfigError: the file cannot be read, is not YAML, or has no settings.
     """
+    import yaml
+
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        content = yaml.load(path.read_text(encoding="utf-8"), _loader())
     except FileNotFoundError:
         raise ConfigError(f"{path}: cannot be read (no such file); {_instead_of(path)}") from None
     except OSError as error:
@@ -226,6 +234,8 @@ def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
 
 def lines_of(path: Path, is_setting: Callable[[str], bool]) -> dict[str, int]:
     """Return the line, from 1, of each setting in a file that `read_file` has read."""
+    import yaml
+
     lines: dict[str, int] = {}
 
     def walk(node: Any, prefix: str) -> None:
@@ -236,7 +246,7 @@ def lines_of(path: Path, is_setting: Callable[[str], bool]) -> dict[str, int]:
             else:
                 lines[dotted] = key.start_mark.line + 1
 
-    walk(yaml.compose(path.read_text(encoding="utf-8"), _Loader), "")
+    walk(yaml.compose(path.read_text(encoding="utf-8"), _loader()), "")
     return lines
 
 
@@ -293,8 +303,10 @@ def nearest_recipe(name: str) -> Path | None:
 
 def read_value(key: str, text: str) -> Any:
     """Return the value of `key=text`. Raises ConfigError if it is not YAML."""
+    import yaml
+
     try:
-        return yaml.load(text, _Loader)
+        return yaml.load(text, _loader())
     except Exception as error:  # PyYAML's constructors raise nearly anything
         from rg_env.base.hints import of_yaml
 

@@ -177,7 +177,8 @@ class _Places:
     """The lines that count, by name, each noted as one number: a run may have millions."""
 
     def __init__(self) -> None:
-        self._files: list[DumpFile] = []
+        self._files: dict[DumpFile, int] = {}
+        self._by_number: list[DumpFile] = []
         self._numbers: dict[Any, int] = {}
 
     def __contains__(self, name: object) -> bool:
@@ -198,11 +199,10 @@ class _Places:
 
     def enter(self, file: DumpFile) -> int:
         """Return the number that stands for a file, to be given to `note`."""
-        if not self._files or self._files[-1] is not file:
-            if file in self._files:
-                return self._files.index(file)
-            self._files.append(file)
-        return len(self._files) - 1
+        number = self._files.setdefault(file, len(self._files))
+        if number == len(self._by_number):
+            self._by_number.append(file)
+        return number
 
     def note(self, name: Any, file: int, number: int, offset: int, text: str) -> bool:
         """Note a line, unless another one has this name: then returns False. The same line again is no other."""
@@ -214,7 +214,7 @@ class _Places:
     def _known(self, noted: int) -> _Known:
         text, noted = noted & 7, noted >> 3
         offset, noted = noted & (1 << _OFFSET) - 1, noted >> _OFFSET
-        return _Known(self._files[noted >> _NUMBER], noted & (1 << _NUMBER) - 1, offset, _TEXT_WORDS[text])
+        return _Known(self._by_number[noted >> _NUMBER], noted & (1 << _NUMBER) - 1, offset, _TEXT_WORDS[text])
 
 
 class Contents:

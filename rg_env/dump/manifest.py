@@ -97,7 +97,7 @@ class Attempt(Struct, kw_only=True, omit_defaults=True):
     def read(cls, content: Mapping[str, Any]) -> Self:
         """Return what a manifest contains. It may come from anywhere: a value of another type is not known."""
         known = {}
-        for field in msgspec.structs.fields(cls):
+        for field in _fields(cls):
             with suppress(KeyError, msgspec.ValidationError):
                 known[field.name] = msgspec.convert(content[field.name], field.type)
         return cls(**known)
@@ -105,7 +105,7 @@ class Attempt(Struct, kw_only=True, omit_defaults=True):
     def as_json(self) -> dict[str, Any]:
         """Return what is known, as `write_manifest` writes it."""
         known = {}
-        for field in msgspec.structs.fields(self):
+        for field in _fields(type(self)):
             value = getattr(self, field.name)
             if value != _default_of(field):
                 known[field.name] = value
@@ -114,14 +114,14 @@ class Attempt(Struct, kw_only=True, omit_defaults=True):
     @property
     def rg_dump(self) -> RGDumpConfig | None:
         """Our settings; what is absent or invalid today has its default. None if there are none."""
-        values = _inside(self.settings, *PREFIX.split("."))
+        values = nested_value(self.settings, PREFIX)
         if not isinstance(values, Mapping):
             return None
         # Each setting by itself: one that is invalid today does not cost the others.
         config = RGDumpConfig()
         for name, field in fields_of(config):
             with suppress(ConfigError):
-                value = _inside(values, *name.split("."), default=UNSET)
+                value = nested_value(values, name, default=UNSET)
                 if value is not UNSET and name not in _NOT_NEEDED:
                     check_value(name, value, field.type, field.metadata)
                     set_value(config, name, value)
@@ -159,8 +159,13 @@ class Manifest(Attempt, kw_only=True, omit_defaults=True):
         """The number of training steps that the run was started for; None if unknown."""
         if self.total_steps is not None:
             return self.total_steps
-        steps = _inside(self.settings, "trainer", "max_training_steps")
+        steps = nested_value(self.settings, "trainer.max_training_steps")
         return steps if isinstance(steps, int) else None
+
+
+@cache  # it evaluates annotations, and a folder may have thousands of manifests
+def _fields(kind: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
 
 
 def _default_of(field: msgspec.structs.FieldInfo) -> Any:
@@ -169,9 +174,10 @@ def _default_of(field: msgspec.structs.FieldInfo) -> Any:
     return field.default
 
 
-def _inside(value: Any, *names: str, default: Any = None) -> Any:
-    """Return a value in nested mappings, any of which may be missing or another type."""
-    for name in names:
+def nested_value(value: Any, path: str, default: Any = None) -> Any:
+    """Return the value at a path such as `trainer.max_training_steps` in nested mappings, any of which may be missing
+    or of another type."""
+    for name in path.split("."):
         if not isinstance(value, Mapping) or name not in value:
             return default
         value = value[name]

@@ -92,7 +92,7 @@ class Dump:
         )
         return "\n".join(visible(line, one_line=True) for line in lines)
 
-    @property
+    @cached_property
     def names(self) -> dict[str, str]:
         """A short name of each run, by run id: see `run_names`."""
         return run_names(self.runs)

@@ -14,7 +14,7 @@ from rg_env.configuration.config import RGDumpConfig
 from rg_env.configuration.settings import Difference, differences
 from rg_env.dump import Manifest, new_run_id
 from rg_env.dump.files import list_files, runs_with_manifest
-from rg_env.dump.manifest import read_manifest
+from rg_env.dump.manifest import nested_value, read_manifest
 from rg_env.evaluate.outcome import Answers
 
 _TYPED_AS = {
@@ -102,11 +102,11 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]
     difference."""
     changed = False
     for name, words in _TYPED_AS.items():
-        old, new = _entry(before, name), _entry(now, name)
+        old, new = nested_value(before, name), nested_value(now, name)
         if old is not None and new is not None and old != new:
             changed = True
             yield str(Difference(words, old, new))
-    old_request, new_request = _entry(before, "sampling.request"), _entry(now, "sampling.request")
+    old_request, new_request = nested_value(before, "sampling.request"), nested_value(now, "sampling.request")
     if isinstance(old_request, Mapping) and old_request != new_request:
         for name in sorted({**old_request, **new_request}):
             if old_request.get(name) != new_request.get(name):
@@ -118,9 +118,3 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]
     # Only if nothing else says why they are others.
     if not changed and before.get("questions") != now["questions"]:
         yield "the questions are others: those of another suite, task mix, seed or file"
-
-
-def _entry(plan: Any, name: str) -> Any:
-    for part in name.split("."):
-        plan = plan.get(part) if isinstance(plan, Mapping) else None
-    return plan

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rg_env.base.wording import storable
 from rg_env.dump.schema import GroupRecord, Message, Phase, RolloutRecord, answered, group_id, has_no_signal, outcome_of
 from rg_env.scoring.types import Status, Verdict
 from rg_env.tasks import Item
@@ -208,7 +209,7 @@ def _rollout_record(rollout: Rollout, policy_version: str) -> RolloutRecord:
         status, detail = Status.REWARD_ERROR, rollout.reward_error
     conversation: list[Message] = []
     for message in rollout.conversation:
-        conversation.append({key: _storable(text) for key, text in message.items()})
+        conversation.append({key: storable(text) for key, text in message.items()})
     turns, each_turn = None, ""
     if rollout.turns is not None:
         turns, each_turn = len(rollout.turns), json.dumps(rollout.turns)
@@ -221,8 +222,8 @@ def _rollout_record(rollout: Rollout, policy_version: str) -> RolloutRecord:
         tagged_score=scored.tagged,
         violation=parsed.violation or "",
         status=status,
-        detail=_storable(detail),
-        answer=_storable(parsed.answer or ""),
+        detail=storable(detail),
+        answer=storable(parsed.answer or ""),
         response_tokens=rollout.response_tokens,
         stop_reason=rollout.stop_reason or "",
         truncated=rollout.stop_reason == "length",
@@ -235,8 +236,3 @@ def _rollout_record(rollout: Rollout, policy_version: str) -> RolloutRecord:
         masked=rollout.masked,
         each_turn=each_turn,
     )
-
-
-def _storable(text: str) -> str:
-    """Return the text with `?` for what UTF-8 cannot hold: lone surrogates."""
-    return text.encode(errors="replace").decode()

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from rg_env.cli import app
+from rg_env.cli.base import commands_of
 
 
 def commands():
     pairs = [((), typer.main.get_command(app))]
     for path, command in pairs:
-        pairs += [((*path, name), child) for name, child in getattr(command, "commands", {}).items()]
+        pairs += [((*path, name), child) for name, child in commands_of(command).items()]
     return dict(pairs)
 
 
@@ -57,3 +60,18 @@ def test_the_shell_completes_commands_options_and_choices():
     assert complete("rg-env dumps stats x --by p") == ["phase"]
     assert complete("rg-env eval --suite rg_") == ["rg_easy", "rg_hard"]
     assert complete("rg-env train configs/") == []
+
+
+def test_lists_of_commands_show_what_each_command_says_of_itself():
+    listed = typer.main.get_command(app).commands
+    helps = {name: command.help for name, command in listed.items()}
+    assert commands_of(typer.main.get_command(app)).keys() == helps.keys()
+    for (name, *deeper), command in list(commands().items())[1:]:
+        assert deeper or command.help.partition("\n\n")[0] == helps[name].partition("\n\n")[0]
+
+
+def test_a_command_imports_no_module_of_another():
+    code = "import sys; from rg_env.cli import main; sys.argv = ['rg-env', '--help']; "
+    code += "\ntry: main()\nfinally: print(sorted(name for name in sys.modules if name.startswith('rg_env.cli.')))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[-1] == str([f"rg_env.cli.{name}" for name in ("app", "base", "options")])

@@ -21,7 +21,7 @@ from rg_env.base.atomic import check_output, new_file
 from rg_env.base.wording import counted, visible, yes_or_no
 from rg_env.configuration.config import PREFIX
 from rg_env.dump import Dump, Outcome, Run
-from rg_env.dump.manifest import Manifest
+from rg_env.dump.manifest import Manifest, nested_value
 from rg_env.dump.run_files import run_names
 from rg_env.rollouts.symptoms import read_symptoms
 from rg_env.scoring.types import MEANINGS
@@ -119,10 +119,7 @@ def _settings(noted: Manifest) -> Iterator[tuple[str, str]]:
             others = f" and {len(tasks) - _TASKS_SHOWN} more"
         yield "tasks", ", ".join(tasks[:_TASKS_SHOWN]) + others
     for name, path in _SETTINGS.items():
-        value: Any = noted.settings
-        # A manifest may come from anywhere: any part of the path may be missing, or no mapping.
-        for key in path.split("."):
-            value = value.get(key) if isinstance(value, Mapping) else None
+        value = nested_value(noted.settings, path)
         if value is True or value is False:
             yield name, yes_or_no(value)
         elif value is not None and not isinstance(value, Mapping):

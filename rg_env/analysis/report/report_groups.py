@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from rg_env.analysis.stats import Measured, threshold
+from rg_env.base.wording import storable
 from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.frames import ROLLOUT_SCHEMA
 
@@ -99,7 +100,7 @@ def _text_of(record: GroupRecord) -> Group:
         }
     return {
         "prompt": [{"role": message["role"], "content": _shorten(message["content"])} for message in messages],
-        "expected": _shorten(_storable(record.expected_answer or "")),
+        "expected": _shorten(storable(record.expected_answer or "")),
         "task_config": _shorten(record.task_config),
         "rollouts": rollouts,
     }
@@ -114,11 +115,6 @@ def _size(value: Any) -> int:
     if isinstance(value, (list, tuple)):
         return sum(map(_size, value))
     return 0
-
-
-def _storable(text: str) -> str:
-    """Return a text from JSON within JSON, which may have lone surrogates, without them."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _shorten(text: str) -> Text:
