@@ -337,6 +337,7 @@ def _check_in_mix(text: str, mix: TaskMix) -> None:
 
 def _reason(verdict: Verdict, right: object) -> str:
     """Say in one line what decided about the score."""
+    from rg_env.scoring.types import MEANINGS, Status
 
     parsed, scored = verdict.parsed, verdict.scored
     if parsed.violation:

@@ -471,12 +471,12 @@ def check_tokenizer(setting: str, folder: Path, other_template: str | None = Non
     Args:
         other_template: the template that replaces the tokenizer's, as SkyRL's `generator.chat_template` names it.
     """
-    from transformers import AutoTokenizer, GenerationConfig
+    from transformers import GenerationConfig
 
     answer, text = "An answer.", ""
     chat = [{"role": "user", "content": "A question."}, {"role": "assistant", "content": answer}]
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+        tokenizer = load_tokenizer(str(folder))
         # With another template, `text` stays empty, and nothing is compared below.
         if not other_template:
             text = str(tokenizer.apply_chat_template(chat, tokenize=False))

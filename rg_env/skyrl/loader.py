@@ -16,38 +16,19 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import multiprocessing
-import os
-import signal
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import batched
 from typing import Any
 
 from loguru import logger
 from skyrl.train.dataset import PromptDataset
 from skyrl.train.fully_async_trainer import _AsyncDataloader
-from torch.utils.data import DataLoader, Dataset
 
 from rg_env.base.errors import ConfigError, need
-from rg_env.base.processes import die_with_parent, usable_cores
-from rg_env.configuration.modules import import_named, modules_of_tasks
+from rg_env.base.processes import usable_cores
 from rg_env.rows.dataset import Example, ReasoningGymDataset
+from rg_env.rows.row_makers import RowMakers, example_of_run, make_batch
 from rg_env.tasks import hash64
-
-
-class _RunRows(Dataset[Example]):
-    """Row n of a run: items on demand, new ones in every epoch, or the rows of files, in a new order in every epoch."""
-
-    def __init__(self, dataset: ReasoningGymDataset | PromptDataset, seed: int) -> None:
-        self._dataset, self._seed = dataset, seed
-
-    def __getitem__(self, number: int) -> Example:
-        if isinstance(self._dataset, ReasoningGymDataset):
-            example = self._dataset.example_of(self._dataset.item_of_run(number))
-        else:
-            epoch, place = divmod(number, len(self._dataset))
-            example = self._dataset[_shuffled(len(self._dataset), self._seed, epoch)[place]]
-        return (*example[:3], f"{example[3]}#{number}")
 
 
 @functools.lru_cache(maxsize=2)
@@ -60,28 +41,9 @@ def _number_of(uid: str) -> int:
     return int(uid.rpartition("#")[2])
 
 
-def _begin_worker(number: int) -> None:
-    """Body of a process that makes rows, before its first row."""
-    die_with_parent()
-    parent = multiprocessing.parent_process()
-    if parent is not None and not parent.is_alive():  # it ended while this process was starting
-        os._exit(1)
-    import_named(modules_of_tasks())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the trainer ends us
-
-
-class _Batches:
-    """DataLoader's batch sampler: asks which batches are left whenever it is iterated."""
-
-    def __init__(self, left: Callable[[], Iterator[list[int]]]) -> None:
-        self._left = left
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return self._left()
-
-
-class TrainLoader(DataLoader[Example]):
-    """Hands out the rows of a run. SkyRL's trainers use it in place of their own loader.
+class TrainLoader:
+    """Hands out the rows of a run: items on demand, new ones in every epoch, or the rows of files, in a new order in
+    every epoch. SkyRL's trainers use it in place of their own loader.
 
     Args:
         cfg: SkyRL's, with ours in it.
@@ -106,46 +68,44 @@ class TrainLoader(DataLoader[Example]):
         self._at_once = 1 if cfg.trainer.fully_async.enabled else batch_size
         self.is_restored = False
         """Whether it continues where a checkpoint says."""
+        self._dataset, self._seed = dataset, cfg.trainer.seed
+        self._makers = RowMakers(dataset, workers) if workers and isinstance(dataset, ReasoningGymDataset) else None
         self.begin(0)
-        super().__init__(
-            _RunRows(dataset, cfg.trainer.seed),
-            batch_sampler=_Batches(self._batches_left),
-            collate_fn=dataset.collate_fn,
-            num_workers=workers,
-            persistent_workers=workers > 0,
-            multiprocessing_context="spawn" if workers else None,  # a fork of Ray's connections would hang
-            worker_init_fn=_begin_worker,
-        )
 
     def __len__(self) -> int:
         """Steps in an epoch, if each takes one batch."""
         return int(self._steps)
 
     def begin(self, epoch: int, place: int = 0, used: Collection[int] = ()) -> None:
-        """Continue at the row `place` of an epoch, without the rows whose numbers are in `used`."""
+        """Continue at the row `place` of an epoch, without the rows whose numbers are in `used`. Other processes, if
+        there are any, begin to make the first batches."""
         self.epoch, self._place, self._used = epoch, place, used
-        self._ahead: Iterator[Any] | None = None
+        self._ahead: Iterator[list[dict[str, Any]]] | None = self._make_batches()
 
-    def start(self) -> None:
-        """Begin to make the first batches, in processes that take seconds to start; nothing if they have begun."""
-        if self.num_workers and self._iterator is None:
-            self._leave_epoch_that_is_used_up()
-            self._ahead = super().__iter__()
-
-    def __iter__(self) -> Iterator[list[dict[str, Any]]]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[list[dict[str, Any]]]:
         """The batches that are left in the epoch, or those of the next."""
-        self._leave_epoch_that_is_used_up()
+        # As in a run that is resumed from the checkpoint of the last step of an epoch.
+        if self._place > 0 and self._place + self._at_once > self._in_batches:
+            self.begin(self.epoch + 1)
         first = self.epoch * self._rows
         batches, self._ahead = self._ahead, None
-        for batch in super().__iter__() if batches is None else batches:
-            # By what was handed out, not by what the workers have made ahead: a checkpoint continues behind it.
+        for batch in self._make_batches() if batches is None else batches:
+            # By what was handed out, not by what is made ahead: a checkpoint continues behind it.
             self._place = _number_of(batch[-1]["uid"]) + 1 - first
             yield batch
 
-    def _leave_epoch_that_is_used_up(self) -> None:
-        """Begin the next one, as in a run that is resumed from the checkpoint of the last step of an epoch."""
-        if self._place > 0 and self._place + self._at_once > self._in_batches:
-            self.begin(self.epoch + 1)
+    def _make_batches(self) -> Iterator[list[dict[str, Any]]]:
+        left = self._batches_left()
+        if self._makers is not None:
+            return self._makers.ahead(left)
+        return (make_batch(numbers, self._example_of) for numbers in left)
+
+    def _example_of(self, number: int) -> Example:
+        if isinstance(self._dataset, ReasoningGymDataset):
+            return example_of_run(self._dataset, number)
+        epoch, place = divmod(number, len(self._dataset))
+        example: Example = self._dataset[_shuffled(len(self._dataset), self._seed, epoch)[place]]
+        return example
 
     def _batches_left(self) -> Iterator[list[int]]:
         """Yield the numbers of the rows of each batch that is left in the epoch, of which there may be very many."""

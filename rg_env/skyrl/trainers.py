@@ -328,7 +328,6 @@ class RGTrainerMixin(RecordingTrainer):
         self.report_step()  # SkyRL logs a step after its evaluation
         self.reports.send(doing="evaluating")
         self.generator.take_evaluation()  # drops what is left of one that failed
-        self.train_dataloader.start()  # so that the first step need not wait for its rows
         metrics: dict[str, float] = await super().eval(*args, **kwargs)  # type: ignore[misc]
         tally = self.generator.take_evaluation()
         write_over(metrics, tally, "eval/all/")
