@@ -1,4 +1,4 @@
-"""The figures of docs/gpu.md are those of the dump that the run on a GPU has left."""
+"""The figures of evidence/gpu.md are those of the dump that the run on a GPU has left."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +11,7 @@ from rg_env.dump.validate import validate
 
 ROOT = Path(__file__).resolve().parents[1]
 DUMP = ROOT / "tests/data/gpu/dump"
-PAGE = (ROOT / "docs/gpu.md").read_text()
+PAGE = (ROOT / "evidence/gpu.md").read_text()
 
 
 @pytest.fixture(scope="module")
