@@ -87,8 +87,8 @@ def setting_rows(config: Any, prefix: str) -> Iterator[tuple[str, ...]]:
 
 def record_keys() -> str:
     """Every key of a group's lines: its type, which files have it, and what it means."""
-    places = {Record: "text, ledger", GroupFacts: "text, ledger", GroupRecord: "text", LedgerRecord: "ledger"}
-    places |= {RolloutFacts: "each rollout; lists in the ledger", RolloutRecord: "each rollout of the text"}
+    places = {Record: "group", GroupFacts: "group", GroupRecord: "text", LedgerRecord: "ledger"}
+    places |= {RolloutFacts: "rollout", RolloutRecord: "rollout, text"}
     described = [(name, place, text) for record, place in places.items() for name, text in attributes(record).items()]
     declared = {*GroupRecord.__struct_fields__, *LedgerRecord.__struct_fields__, *RolloutRecord.__struct_fields__}
     assert declared == {name for name, _, _ in described}, "a field without a line in its class's docstring"
@@ -133,10 +133,17 @@ def commands() -> str:
 
 def command_rows(command: Any, path: str) -> Iterator[tuple[str, ...]]:
     for name, below in commands_of(command).items():
-        if hasattr(below, "commands"):
+        inner = commands_of(below) if hasattr(below, "commands") else {}
+        if inner and path != "rg-env":
+            yield f"`{path} {name}` {', '.join(f'`{format}`' for format in inner)}", first_line(below)
+        elif inner:
             yield from command_rows(below, f"{path} {name}")
         else:
-            yield f"`{path} {name}`", inspect.cleandoc(below.help or "").partition("\n")[0]
+            yield f"`{path} {name}`", first_line(below)
+
+
+def first_line(command: Any) -> str:
+    return inspect.cleandoc(command.help or "").partition("\n")[0]
 
 
 TABLES = (settings, record_keys, violations, statuses, length_penalties, statistics, signs, commands)
