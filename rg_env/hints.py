@@ -141,7 +141,8 @@ def word_meant(word: str, nearest_recipe: Callable[[str], Path | None]) -> str:
     if "=" not in word and (recipe := nearest_recipe(word)):
         return f"; did you mean {recipe}?"
     if Path(word).is_dir() or "/" in word:
-        return "; a recipe is a file, such as configs/quickstart.yaml; the folder of a model is trainer.policy.model.path=FOLDER, or --model FOLDER"
+        model = "trainer.policy.model.path=FOLDER, or --model FOLDER"
+        return f"; a recipe is a file, such as configs/quickstart.yaml; the folder of a model is {model}"
     return ", such as trainer.max_training_steps=10"
 
 
