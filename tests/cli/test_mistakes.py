@@ -89,7 +89,7 @@ MISTAKES = {
     f"{QUICKSTART} train.csv": "a file of questions stands in one: tasks: {mine: {file: {path: train.csv, ",
     f"{QUICKSTART} mine.json": "a file of settings is called .yaml, and may be written as JSON",
     f"{QUICKSTART} 'tasks=[{{gcd: 2}}]'": "leave out the dashes, and write {name: weight, …}",
-    "preflight dumps/sample": "the folder of a model is trainer.policy.model.path=FOLDER, or --model FOLDER",
+    "preflight dumps/sample": "a recipe is a file, such as configs/quickstart.yaml; the folder of a",
     "preflight configs/quickstart.yaml --model x": "did you mean trainer.policy.model.path=…?",
     "preflight configs/quickstart.yaml --items 20": "it is an option of `rg-env eval` and `rg-env attack`",
     "preflight configs/quickstart.yaml --endpoint localhost:8000": "must be an address such as",
