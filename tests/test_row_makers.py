@@ -45,7 +45,7 @@ def test_rows_with_a_prompt_limit_are_made_without_torch_in_processes_that_share
 
 def test_what_a_row_raises_and_a_process_that_ends_are_reported_and_lost_batches_do_not_come_back():
     makers = RowMakers(Odd(["gcd"], seed=7), 2)
-    with pytest.raises(ConfigError, match="^no such row$"):
+    with pytest.raises(ConfigError, match=r"^no such row$"):
         list(makers.ahead([[0], [77], [1]]))
     # The text, by which `in_user_code` finds the file.
     with pytest.raises(RuntimeError, match=r'test_row_makers.py", line \d+, in item_of_run(.|\n)*ValueError: broken'):

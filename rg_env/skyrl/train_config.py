@@ -22,6 +22,7 @@ from skyrl.train.config.config import DataConfig, EnvironmentConfig, SkyRLGymCon
 from rg_env.config import PREFIX, RGDumpConfig
 from rg_env.cpu.cpu_settings import CPU_OVERRIDES, nano_path
 from rg_env.errors import ConfigError, UnavailableError, need, one_line
+from rg_env.modules import hidden
 from rg_env.output import print_error
 from rg_env.setting_names import find_setting, foreign_names, is_group, setting_names
 from rg_env.settings import check_value, nearest_recipe, read_file, read_value, replaced_tasks, set_value, value_of
@@ -119,7 +120,9 @@ def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None
     elif check_tasks in checks and not any(name.startswith(f"{PREFIX}.tasks") for name in typed):
         checks.remove(check_tasks)  # options of tasks need Reasoning Gym, whose import takes seconds
     _refuse(mistakes + find_mistakes(draft, checks))
-    cfg = _build(RGTrainConfig, values)
+    # To complete a config, SkyRL imports vLLM where it is installed. Only its engines need it, in other processes.
+    with hidden("vllm"):
+        cfg = _build(RGTrainConfig, values)
     # Absolute paths first: the settings of an earlier attempt, which are compared, have them, too.
     folder.place(cfg)
     _resolve(cfg)
