@@ -11,9 +11,12 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 from rg_env.base.errors import ConfigError, describe
 
@@ -62,6 +65,22 @@ def _failed_import(name: str, error: BaseException) -> UserCodeError:
     else:
         place = name
     return UserCodeError(f"{place}: {describe(error)}")
+
+
+@contextmanager
+def hidden(package: str) -> Iterator[None]:
+    """Inside the block, a package that has not been imported counts as not installed.
+
+    For libraries that import it wherever they find it, although what they are asked for here works without.
+    """
+    find = PathFinder.find_spec
+
+    def find_others(name: str, *args: Any) -> ModuleSpec | None:
+        return None if name == package else find(name, *args)
+
+    # Not None in `sys.modules`: the error of an import would name a submodule, and SkyRL looks for the package's name.
+    with mock.patch.object(PathFinder, "find_spec", find_others):
+        yield
 
 
 def files_of(modules: Iterable[str]) -> set[str]:

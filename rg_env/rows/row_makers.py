@@ -22,7 +22,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from itertools import islice
 from multiprocessing.connection import Connection, Pipe
@@ -30,7 +30,7 @@ from typing import Any
 
 from rg_env.base.errors import RGEnvError
 from rg_env.base.processes import die_with_parent
-from rg_env.configuration.modules import import_named, modules_of_tasks
+from rg_env.configuration.modules import hidden, import_named, modules_of_tasks
 from rg_env.rows.dataset import Example, ReasoningGymDataset, Rows
 
 
@@ -43,8 +43,8 @@ def make_batch(numbers: Iterable[int], example_of: Callable[[int], Example]) -> 
     """Return the rows of a run with these numbers, which their uids end in."""
     examples = []
     for number in numbers:
-        *example, uid = example_of(number)
-        examples.append((*example, f"{uid}#{number}"))
+        messages, env_class, extras, uid = example_of(number)
+        examples.append((messages, env_class, extras, f"{uid}#{number}"))
     return Rows.collate_fn(examples)
 
 
@@ -120,7 +120,11 @@ def serve(ends: Sequence[int]) -> None:
         import rg_env.tasks.upstream.slim_import  # noqa: F401  # here, and not once in each maker
 
         import_named(modules)
-        dataset = _read(pickled, can_hide_torch=not modules)
+        # To count tokens, transformers does not need torch, but imports it wherever it finds it. It remembers what it
+        # did not find, so a module of the user's, which may use its models, gets what is installed.
+        os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+        with nullcontext() if modules else hidden("torch"):
+            dataset = pickle.loads(pickled)
     except Exception as error:
         for end in ends:
             Connection(end).send(_to_send(error))
@@ -138,23 +142,6 @@ def serve(ends: Sequence[int]) -> None:
         os.close(end)
     with suppress(EOFError):
         trainer.recv()
-
-
-def _read(pickled: bytes, *, can_hide_torch: bool) -> ReasoningGymDataset:
-    """Unpickle the dataset. Its tokenizer needs transformers, which imports torch wherever it finds it.
-
-    Hidden only if no module of the user's is here: transformers remembers that there is no torch.
-    """
-    hidden = can_hide_torch and "torch" not in sys.modules
-    if hidden:
-        sys.modules["torch"] = None  # type: ignore[assignment]
-        os.environ["TRANSFORMERS_NO_ADVISORY_WARNINGS"] = "1"
-    try:
-        dataset: ReasoningGymDataset = pickle.loads(pickled)
-    finally:
-        if hidden:
-            del sys.modules["torch"]
-    return dataset
 
 
 def _make_for(trainer: Connection, dataset: ReasoningGymDataset) -> None:

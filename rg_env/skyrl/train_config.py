@@ -22,6 +22,7 @@ from skyrl.train.config.config import DataConfig, EnvironmentConfig, SkyRLGymCon
 from rg_env.base.errors import ConfigError, UnavailableError, need, one_line
 from rg_env.base.output import print_error
 from rg_env.configuration.config import PREFIX, RGDumpConfig
+from rg_env.configuration.modules import hidden
 from rg_env.configuration.setting_names import find_setting, foreign_names, is_group, setting_names
 from rg_env.configuration.settings import (
     check_value,
@@ -127,7 +128,9 @@ def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None
     elif check_tasks in checks and not any(name.startswith(f"{PREFIX}.tasks") for name in typed):
         checks.remove(check_tasks)  # options of tasks need Reasoning Gym, whose import takes seconds
     _refuse(mistakes + find_mistakes(draft, checks))
-    cfg = _build(RGTrainConfig, values)
+    # To complete a config, SkyRL imports vLLM where it is installed. Only its engines need it, in other processes.
+    with hidden("vllm"):
+        cfg = _build(RGTrainConfig, values)
     # Absolute paths first: the settings of an earlier attempt, which are compared, have them, too.
     folder.place(cfg)
     _resolve(cfg)

@@ -1,6 +1,9 @@
 """Settings from files and the command line become SkyRL's config, or one line that says what would be right."""
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ import pytest
 from rg_env.base.errors import RGEnvError
 from rg_env.skyrl.cpu import nano_path
 from rg_env.skyrl.train_config import load_run
+from tests.running import ROOT
 
 RG = "environment.skyrl_gym.rg_dump"
 
@@ -99,3 +103,16 @@ def test_relative_paths_mean_the_folder_in_which_the_command_runs(base, tmp_path
     assert cfg.trainer.policy.model.path == str(tmp_path / "model")
     assert cfg.data.train_data == [str(tmp_path / "train.parquet"), "some/hub-dataset"]
     assert cfg.generator.chat_template.name_or_path == str(tmp_path / "chat.jinja")
+
+
+def test_settings_are_checked_without_importing_vllm(tmp_path):
+    """SkyRL's config imports it where it is installed, which takes a quarter of a minute."""
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm" / "__init__.py").write_text("raise SystemExit('vllm was imported')")
+    code = "from rg_env.skyrl.train_config import load_run; load_run(['configs/quickstart.yaml'])"
+    # Afterwards, it can still be imported.
+    code += "; print('checked'); import vllm"
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True)
+    assert "checked" in done.stdout, done.stderr
+    assert "vllm was imported" in done.stderr
