@@ -157,7 +157,7 @@ def report(
       rg-env dumps report dumps/sample --out report.html
       rg-env dumps report runs/a/dumps runs/b/dumps --out compare.html
     """
-    from rg_env.analysis.report import write_report
+    from rg_env.page import write_report
 
     dump = selection.open()
     with reading():

@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from rg_env.analysis.report import write_report
 from rg_env.dump import Attempt, write_manifest
+from rg_env.page import write_report
 from rg_env.scoring.types import Status, Violation
 from tests.analysis.reports import dump_of, random_groups, said, step_records
 from tests.dump.records import RUN_ID, group, rollout, violating

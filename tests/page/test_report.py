@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rg_env.analysis import statistics
-from rg_env.analysis.report import build_report
-from rg_env.analysis.report.figures import MAX_POINTS
-from rg_env.analysis.report.page import page
-from rg_env.analysis.report.report_groups import MAX_TEXT, groups_to_show
 from rg_env.analysis.stats import measure
 from rg_env.cli import app
 from rg_env.config import RGDumpConfig
 from rg_env.dump import Attempt, FileKind, open_run, write_manifest
 from rg_env.dump.files import batch_name
 from rg_env.errors import DumpError
+from rg_env.page import build_report
+from rg_env.page.figures import MAX_POINTS
+from rg_env.page.page import page
+from rg_env.page.report_groups import MAX_TEXT, groups_to_show
 from tests.analysis.reports import Report, dump_of, random_groups, rows, said, step_records
 from tests.analysis.samples import write_ledger
 from tests.dump.records import RUN_ID, group, rollout, unanswered
@@ -249,7 +249,7 @@ def test_the_policy_allows_these_scripts_and_no_network(report):
 
 
 def test_vendored_libraries_have_the_listed_versions_and_their_license(report):
-    folder = files("rg_env.analysis.report") / "assets" / "vendor"
+    folder = files("rg_env.page") / "assets" / "vendor"
     noted = re.findall(r"\| `([\w.]+)` \| \S+ ([\d.]+) \| ISC \| `(\w{64})` \|", (folder / "README.md").read_text())
     assert {name for name, *_ in noted} == {file.name for file in folder.iterdir() if file.name.endswith(".js")}
     for (name, version, digest), script in zip(noted, report.scripts, strict=False):

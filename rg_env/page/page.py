@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-_ASSETS = files("rg_env.analysis.report") / "assets"
+_ASSETS = files("rg_env.page") / "assets"
 _SCRIPTS = ("text.js", "charts.js", "table.js", "side.js", "group.js", "browser.js", "main.js")
 _VENDORED = {"d3": "d3.min.js", "plot": "plot.umd.min.js"}
 _GROUPS_PER_BLOCK = 250

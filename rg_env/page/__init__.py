@@ -12,16 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rg_env.analysis.report.figures import sections, trainer_numbers
-from rg_env.analysis.report.page import page
-from rg_env.analysis.report.report_groups import MAX_TEXT, Group, groups_to_show
-from rg_env.analysis.report.side_by_side import as_text, differing_settings, side_by_side, unequal_questions
 from rg_env.analysis.stats import Measured, measure, step_numbers
 from rg_env.atomic import check_output, new_file
 from rg_env.config import PREFIX
 from rg_env.dump import Dump, Outcome, Run
 from rg_env.dump.manifest import Manifest
 from rg_env.dump.run_files import run_names
+from rg_env.page.figures import sections, trainer_numbers
+from rg_env.page.page import page
+from rg_env.page.report_groups import MAX_TEXT, Group, groups_to_show
+from rg_env.page.side_by_side import as_text, differing_settings, side_by_side, unequal_questions
 from rg_env.scoring.types import MEANINGS
 from rg_env.symptoms import read_symptoms
 from rg_env.wording import counted, visible, yes_or_no
