@@ -30,6 +30,7 @@ from rg_env.cli.options import (
     JsonFlag,
     Selection,
     SolvedAt,
+    Where,
     import_tasks,
     locate_dumps,
     print_remarks,
@@ -95,10 +96,7 @@ def show(
     from rg_env.dump.contents import without_collecting
 
     conditions = selection.where or []
-    where = "".join(conditions)
-    if len(conditions) > 1:  # a single one stays as it was typed, because the browser shows it and messages quote it
-        where = " AND ".join(f"({condition})" for condition in conditions)
-    query = Query(where, search)
+    query = Query(_joined(conditions), search)
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if is_terminal and not (plain or limit or every_rollout or rollout is not None):
         from rg_env.browser.browser_app import Browser
@@ -174,6 +172,56 @@ def open_in_browser(path: Path) -> None:
 
     if not webbrowser.open(path.resolve().as_uri()):
         print_error(f"no browser can be started here: open {path} yourself")
+
+
+@dumps_app.command("open")
+def open_page(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[DUMP]...", help="As of `stats`. Default: choose among those in the folder runs."),
+    ] = None,
+    where: Where = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 0,
+    only_link: Annotated[bool, typer.Option("--link", help="Print the link, and start no browser.")] = False,
+) -> None:
+    """Show runs on a live page: curves, groups and their texts, while they are being written and afterwards.
+
+    The page is for this machine only. On another one, forward the port: ssh -L PORT:localhost:PORT HOST.
+
+    Examples:
+      rg-env dumps open
+      rg-env dumps open dumps/sample --where "outcome = 'all_failed'"
+      rg-env dumps open runs/a/dumps runs/b/dumps --port 8601 --link
+    """
+    import webbrowser
+    from urllib.parse import urlencode
+
+    from rg_env.dump.conditions import parse_condition
+    from rg_env.dump.locate import RUNS
+    from rg_env.dump.run_files import find_runs
+    from rg_env.page.server import LivePage, listen, serve
+
+    dumps = locate_dumps(paths or [])
+    for dump in dumps:
+        find_runs([dump])  # a DumpError says what is wrong with it
+    view = ""
+    if where:
+        for condition in where:
+            parse_condition(condition)
+        view = "#" + urlencode({"where": _joined(where)})
+    live, listener = LivePage(dumps, RUNS), listen(port)
+    link = f"http://127.0.0.1:{listener.getsockname()[1]}/{live.token}/{view}"
+    print_line(f"{link} (Ctrl-C ends it)")
+    if not only_link and sys.stdout.isatty():
+        webbrowser.open(link)
+    serve(live, listener)
+
+
+def _joined(conditions: Sequence[str]) -> str:
+    """Return conditions as one; a single one as it was typed, because messages and the page show it."""
+    if len(conditions) > 1:
+        return " AND ".join(f"({condition})" for condition in conditions)
+    return "".join(conditions)
 
 
 @dumps_app.command()

@@ -231,10 +231,10 @@ def test_it_says_what_ran_and_not_where(tmp_path):
 @example(text="\u202e\u2028\0$title", number=math.inf)
 @example(text="", number=1.7976931348623157e308)
 def test_any_text_comes_back_and_none_is_markup(text, number):
-    report = Report(page(text, {text: text, "number ": number}, [{text: text, "number ": number}]))
+    report = Report(page({"title": text, text: text, "number ": number}, [{text: text, "number ": number}]))
     assert report.groups == [{text: text, "number ": number if math.isfinite(number) else None}]
     shown = report.summary.pop("number ")
-    assert report.summary == {text: text}
+    assert report.summary == {"title": text, text: text}
     if math.isfinite(number) and shown is not None:
         assert shown == pytest.approx(number, rel=1e-6)
     assert len(report.scripts) == 3
