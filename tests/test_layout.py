@@ -15,7 +15,7 @@ FILES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
     for path in PACKAGE.rglob("*.py")
 }
-LIGHT = ("runner", "dump", "analysis", "page", "browser", "scoring", "tasks", "evaluate")
+LIGHT = ("runner", "dump", "analysis", "page", "scoring", "tasks", "evaluate")
 HEAVY = {"torch", "ray", "skyrl", "skyrl_gym"}
 
 
@@ -66,9 +66,8 @@ def test_no_module_imports_itself_by_way_of_others():
     assert circle({module: {name for name in imports(module) if name in FILES} for module in FILES}) == []
 
 
-LEAVES = {"analysis", "attack", "browser", "cpu", "formats", "integrations", "page", "terminal"}
+LEAVES = {"analysis", "attack", "cpu", "formats", "integrations", "page", "terminal"}
 ALLOWED = {
-    ("browser", "analysis"),  # a group is shown as the report shows it
     ("page", "analysis"),  # shows statistics
     ("rollout_log", "analysis"),  # so does the log of rollouts
     ("terminal", "analysis"),  # what was learned is said in statistics

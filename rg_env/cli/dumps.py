@@ -9,10 +9,13 @@ tests/cli/test_hostile.py, which reads damaged dumps with every command, and a s
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -71,7 +74,7 @@ def show(
         typer.Option(help="Order by mean score, mean length or spread of scores, the largest first. Default: by step."),
     ] = None,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Print plain text, as into a pipe, instead of opening the browser.")
+        bool, typer.Option("--plain", help="Print at once, as into a pipe, and not through a pager.")
     ] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of groups to print.")] = None,
     every_rollout: Annotated[
@@ -81,10 +84,9 @@ def show(
         int | None, typer.Option(min=0, metavar="N", help="Print only rollout N (`repetition`) of each group.")
     ] = None,
 ) -> None:
-    """Browse the groups of a dump in the terminal, or print them.
+    """Print the groups of a dump, in a terminal through a pager.
 
-    Press ? in the browser for the keys. Into a pipe, or with --plain, --limit, --every-rollout or --rollout, groups are
-    printed.
+    The pager is PAGER, else less. To browse with a mouse: `rg-env dumps open`.
 
     Examples:
       rg-env dumps show dumps/sample
@@ -97,21 +99,11 @@ def show(
 
     conditions = selection.where or []
     query = Query(_joined(conditions), search)
-    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    if is_terminal and not (plain or limit or every_rollout or rollout is not None):
-        from rg_env.browser.browser_app import Browser
-
-        error = Browser(lambda: open_run(*selection.dumps), query, sort).run()
-        if error:
-            raise error
-        if why := open_run(*selection.dumps).why_no_texts():
-            print_error(why)
-        return
     dump = open_run(*selection.dumps)
     count = 0
     has_rollout = False
     without = ("", 0)  # a group without the rollout that is asked for, and its last one
-    with without_collecting():
+    with without_collecting(), _paged(plain) as print_group:
         for group in islice(query.groups(dump, sort), limit):
             count += 1
             numbers = [one.repetition for one in group.rollouts]
@@ -120,7 +112,7 @@ def show(
                 without = group.group_id, max(numbers)
                 continue
             has_rollout = True
-            print_text(group_text(group, dump.solved_at(group), every_rollout=every_rollout, repetition=rollout))
+            print_group(group_text(group, dump.solved_at(group), every_rollout=every_rollout, repetition=rollout))
     if count and not has_rollout:
         group_id, highest = without
         refuse("--rollout", rollout, f"no group has it; {group_id} has 0 to {highest}")
@@ -136,6 +128,27 @@ def show(
     elif not count:
         print_error("there are no groups")
     raise typer.Exit(int(not count))
+
+
+@contextmanager
+def _paged(plain: bool) -> Iterator[Callable[[str], object]]:
+    """Give what prints safe text: in a terminal through a pager, whose end is the end of the block."""
+    command = shlex.split(os.environ.get("PAGER", "less"))
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    if plain or not is_terminal or not command or shutil.which(command[0]) is None:
+        yield print_text
+        return
+    # Of less: a text that fits on the screen stays there.
+    variables = {"LESS": "-FX", **os.environ}
+    pager = subprocess.Popen(command, stdin=subprocess.PIPE, env=variables, encoding="utf-8", errors="replace")
+    into = pager.stdin
+    assert into is not None, "it is a pipe"
+    # A pager that was left takes no more.
+    with suppress(BrokenPipeError, KeyboardInterrupt):
+        yield lambda text: into.write(f"{text}\n")
+    with suppress(BrokenPipeError):
+        into.close()
+    pager.wait()
 
 
 @dumps_app.command()

@@ -2,7 +2,6 @@
 
 import re
 
-from rg_env.analysis.group_text import Query
 from rg_env.dump.conditions import parse_condition
 from tests.documents import ROOT, run_page
 
@@ -25,9 +24,3 @@ def test_the_conditions_are_conditions():
     conditions = [quoted[1:-1] for quoted in CONDITIONS.findall(GUIDE)] + in_table
     assert len(conditions) >= 12
     assert [parse_condition(condition) for condition in conditions]
-
-
-def test_the_filter_line_is_a_condition_and_then_a_search():
-    about = GUIDE[GUIDE.index("The filter line") : GUIDE.index("Into a pipe")]
-    line = re.findall("`(.*?)`", about)[-1]
-    assert Query.parse(line).text == "the remainder is"
