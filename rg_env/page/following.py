@@ -36,7 +36,9 @@ from rg_env.page.page import summary_json
 from rg_env.page.report_groups import Group, ledger_groups, recorded_group
 
 TICK_SECONDS = 1.0
-"""After which files are looked at again."""
+"""After which the files of a run that goes on are looked at again."""
+ENDED_SECONDS = 5.0
+"""The same, of runs that have ended and may be resumed."""
 IDLE_SECONDS = 20.0
 """After which a page that asks nothing is not read for."""
 SEARCH_SECONDS = 0.3
@@ -193,7 +195,8 @@ class Following:
             return False
         if has_more:
             self._show(is_whole=True)
-        self._rest(max(TICK_SECONDS, _SHARE * (time.thread_time() - start)))
+        pause = TICK_SECONDS if State.RUNNING in states.values() else ENDED_SECONDS
+        self._rest(max(pause, _SHARE * (time.thread_time() - start)))
         return True
 
     def _read_file(self, run: Run, file: DumpFile) -> bool:
@@ -288,7 +291,8 @@ class Following:
             first, count: which of them.
 
         Returns:
-            `total` of those that were found, `left` to be searched for the text, and `rows`.
+            `total` of those that were found, of as many as there are (`of`), `left` to be searched for the text, and
+            `rows`.
 
         Raises:
             ConditionError: the condition is invalid.
@@ -299,7 +303,8 @@ class Following:
             left = self._search(found)
             places = found.hits[first : first + count]
             rows = [_row(group) for group in self._groups(places)]
-        return {"total": len(found.hits), "left": left, "rows": rows}
+            known = sum(part.groups.height for part in self._parts)
+        return {"total": len(found.hits), "of": known, "left": left, "rows": rows}
 
     def group(self, run_id: str, group_id: str) -> Group | None:
         """Return a group with its text; None if there is none."""

@@ -72,7 +72,7 @@ class LivePage:
     def _rows(self, request: Request) -> Response:
         following, asked = self._following(request), request.query_params
         if following is None:
-            return _json({"total": 0, "left": 0, "rows": []})
+            return _json({"total": 0, "of": 0, "left": 0, "rows": []})
         first, count = (int(asked.get(name, "0").zfill(1)) for name in ("first", "count"))
         try:
             return _json(following.find(asked.get("where", ""), asked.get("search", ""), first, min(count, _MOST_ROWS)))

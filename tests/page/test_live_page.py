@@ -140,7 +140,7 @@ def test_task_1_a_wrong_answer_in_the_right_format_late_in_the_run(show, link, g
     wait_for_count(page, len(expected))
     assert condition(page) == "--where \"base_score <= 0 AND violation = '' AND status = 'ok' AND step >= 20\""
     page.click(".row")
-    page.wait_for_selector("dialog[open] article.unsolved")
+    page.wait_for_selector("dialog[open] article.unsolved.marked")
     assert view_of(page)["group"] in {g.group_id for g in expected}
 
 

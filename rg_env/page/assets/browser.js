@@ -52,7 +52,7 @@ function setMenus() {
   }));
   fillFields(view);
   const steps = report.sections.flatMap((section) => [...section.steps.step, ...section.steps.last_step]);
-  for (const label of document.querySelectorAll("#filters .step")) label.hidden = !steps.length;
+  document.querySelector("#filters .step").hidden = !steps.length;
   byId("f-from").placeholder = d3.min(steps) ?? "";
   byId("f-to").placeholder = d3.max(steps) ?? "";
   byId("where-label").hidden = !isLive;
@@ -158,6 +158,7 @@ async function openGroup(name, marked = null) {
   const place = placeOf();
   if (place >= 0) choose(place);
   opened = { run_id: group.run_id, group_id: group.group_id, rollout: marked };
+  marked ??= firstMatch(group)?.repetition;
   byId("group-title").textContent = `${plain(group.task)}${group.step == null ? "" : `, step ${group.step}`}`;
   const body = byId("group-body");
   body.replaceChildren(...groupNodes(group, marked));
@@ -171,6 +172,14 @@ async function openGroup(name, marked = null) {
   markDifferences(body);
   writeAddress();
   return true;
+}
+
+/** The best rollout of those for which the filters list a group; undefined if they are about none. */
+function firstMatch(group) {
+  const view = readFields();
+  const tests = Object.entries(FILTERS).filter(([name, filter]) => filter.ofRollout && view[name] !== "");
+  const passes = (rollout) => tests.every(([name, filter]) => filter.ofRollout(rollout, view[name]));
+  return tests.length ? bestFirst(group.rollouts).find(passes) : undefined;
 }
 
 // The address has the whole view: the section, the runs that are hidden, the filters and the group that is open.

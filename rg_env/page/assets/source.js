@@ -97,7 +97,7 @@ async function loadWindow(first, ofTurn) {
   const answer = await ask("rows", { ...asked, first, count: WINDOW });
   if (ofTurn !== turn) return "";
   if (answer.error) return answer.error;
-  total = answer.total;
+  [total, known] = [answer.total, answer.of];
   unsearched = answer.left;
   answer.rows.map(prepare).forEach((group, place) => rows.has(first + place) || rows.set(first + place, group));
   cutBeginnings([...rows.values()]);
