@@ -128,7 +128,7 @@ def _of_ledgers(folder: Path, sizes: Sequence[int]) -> Iterator[Comparison]:
 
 REPORT = """
 import sys
-from rg_env.analysis.report import write_report
+from rg_env.page import write_report
 from rg_env.dump import open_run
 write_report(open_run(sys.argv[1]), sys.argv[2], force=True, max_groups=int(sys.argv[3]))
 """

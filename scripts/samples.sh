@@ -15,7 +15,6 @@ sed -i "s#$work/##g; s#$root/##g; s#\"host\": \"[^\"]*\"#\"host\": \"localhost\"
 rm -rf "$root/dumps/sample"
 mkdir "$root/dumps/sample"
 cp sample/*.json* "$root/dumps/sample"
-"$bin/python" "$root/scripts/browser_picture.py" "$root/docs/browser.svg" "$root/dumps/sample"
 
 "$bin/python" "$root/scripts/terminal_picture.py" "$root/docs/terminal.svg" configs/quickstart.yaml
 "$bin/rg-env" dumps report runs/quickstart/dumps --out report.html

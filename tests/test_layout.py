@@ -15,7 +15,7 @@ FILES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
     for path in PACKAGE.rglob("*.py")
 }
-LIGHT = ("runner", "dump", "analysis", "browser", "scoring", "tasks", "evaluate")
+LIGHT = ("runner", "dump", "analysis", "page", "scoring", "tasks", "evaluate")
 HEAVY = {"torch", "ray", "skyrl", "skyrl_gym"}
 
 
@@ -66,9 +66,9 @@ def test_no_module_imports_itself_by_way_of_others():
     assert circle({module: {name for name in imports(module) if name in FILES} for module in FILES}) == []
 
 
-LEAVES = {"analysis", "attack", "browser", "formats", "serve", "terminal", "trainers"}
+LEAVES = {"analysis", "attack", "formats", "page", "serve", "terminal", "trainers"}
 ALLOWED = {
-    ("browser", "analysis"),  # a group is shown as the report shows it
+    ("page", "analysis"),  # shows statistics
     ("terminal", "analysis"),  # what was learned is said in statistics
     *(("skyrl", "terminal"), ("train", "terminal")),  # what a run reports
 }
@@ -88,7 +88,7 @@ def arrows() -> set[tuple[str, str]]:
 LAYERS = (
     *("runner", "base", "configuration", "tasks", "scoring", "rows", "dump", "rollouts"),
     *("analysis", "terminal", "skyrl", "evaluate", "train"),
-    *("attack", "browser", "formats", "serve", "trainers"),
+    *("attack", "formats", "page", "serve", "trainers"),
     *("cli", "__main__"),
 )
 """Each package imports only those before it."""

@@ -216,41 +216,13 @@ def measure(
         chosen = tuple(each for each in STATISTICS if each.name in wanted)
     # Rows alone have no settings and no conditions, which only a dump can be asked for.
     dump = rollouts if isinstance(rollouts, Dump) else None
-    reading = _Reading(threshold(dump, solved_at), chosen, to_match)
-    parts = []
+    reading = Reading(threshold(dump, solved_at), chosen, to_match)
     if isinstance(rollouts, Dump):
-        parts = rollouts.read_batches(reading.columns, reading.part)
-    else:
-        parts.append(reading.part(_batch(rollouts, reading.columns)))
-    groups, counted = _joined(parts)
-    if dump is not None:
-        groups = in_order(groups, dump.repeated())
-    number = int(groups["number"].sum())
-    if not number:
-        if dump is None:
-            raise DumpError("there are no rollouts")
-        if dump.conditions:
-            dump.refuse_conditions()
-        raise DumpError(_why_no_rollouts(dump))
-    groups = groups.filter(pl.col("solve_rate:count") > 0)
-    counted = counted.join(groups.select(GROUP), on=GROUP, how="semi")
-    of_groups = []
-    for each in chosen:
-        if each.per_group:
-            # A value of groups is its own sum of one.
-            of_groups.append(each.value.cast(pl.Float64).fill_null(0).alias(f"{each.name}:total"))
-            of_groups.append(each.value.is_not_null().alias(f"{each.name}:count"))
-    groups = groups.with_columns(of_groups)
-    if groups.is_empty():
-        raise DumpError(f"nothing can be counted: every rollout is {' or '.join(UNCOUNTED)}")
-    # An Enum sorts by the order of its categories: sorted by run, tables have the runs in the order of reading.
-    run_order = pl.Enum(groups["run_id"].cast(pl.String).unique(maintain_order=True))
-    groups = groups.with_columns(pl.col("run_id").cast(run_order))
-    whole = dump is None or dump.whole_groups
-    return Measured(groups, counted, chosen, whole, number - counted.height)
+        return reading.measured(rollouts.read_batches(reading.columns, reading.part), rollouts)
+    return reading.measured([reading.part(_batch(rollouts, reading.columns))], None)
 
 
-class _Reading:
+class Reading:
     """Makes the sums of groups while they are read, so that no frame has every column of every rollout."""
 
     def __init__(self, solved_from: pl.Expr, chosen: Sequence[Statistic], to_match: bool) -> None:
@@ -290,6 +262,41 @@ class _Reading:
         for sums in (numbers, _sums(counted, self._chosen)):
             groups = groups.join(sums, on=GROUP, how="left", maintain_order="left")
         return Batch(groups, counted.select(GROUP, *_OF_COUNTS))
+
+    def measured(self, parts: Sequence[Batch], dump: Dump | None, repeated: Collection[int] | None = None) -> Measured:
+        """Return what the parts have together. Errors as `measure`.
+
+        Args:
+            parts: all that `part` has returned.
+            dump: which they are of.
+            repeated: its runs that have several attempts, for `in_order`; None: those that the dump has read.
+        """
+        groups, counted = _joined(parts)
+        if dump is not None:
+            groups = in_order(groups, dump.repeated() if repeated is None else repeated)
+        number = int(groups["number"].sum())
+        if not number:
+            if dump is None:
+                raise DumpError("there are no rollouts")
+            if dump.conditions:
+                dump.refuse_conditions()
+            raise DumpError(_why_no_rollouts(dump))
+        groups = groups.filter(pl.col("solve_rate:count") > 0)
+        counted = counted.join(groups.select(GROUP), on=GROUP, how="semi")
+        of_groups = []
+        for each in self._chosen:
+            if each.per_group:
+                # A value of groups is its own sum of one.
+                of_groups.append(each.value.cast(pl.Float64).fill_null(0).alias(f"{each.name}:total"))
+                of_groups.append(each.value.is_not_null().alias(f"{each.name}:count"))
+        groups = groups.with_columns(of_groups)
+        if groups.is_empty():
+            raise DumpError(f"nothing can be counted: every rollout is {' or '.join(UNCOUNTED)}")
+        # An Enum sorts by the order of its categories: sorted by run, tables have the runs in the order of reading.
+        run_order = pl.Enum(groups["run_id"].cast(pl.String).unique(maintain_order=True))
+        groups = groups.with_columns(pl.col("run_id").cast(run_order))
+        whole = dump is None or dump.whole_groups
+        return Measured(groups, counted, tuple(self._chosen), whole, number - counted.height)
 
 
 def _batch(rows: pl.LazyFrame | pl.DataFrame, columns: Sequence[str]) -> Batch:

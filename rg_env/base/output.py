@@ -4,7 +4,7 @@ Invariant: nothing printed here can control a terminal or pose as another line: 
 models wrote and in names from dumps are replaced by visible ones (`wording.visible`), in JSON by escapes. Rich's own
 colors are kept.
 Everything goes through this module: ruff rejects `print` and Rich's `Console` in all others.
-Not covered: the browser, which draws its own screen, and what SkyRL and Ray log during training.
+Not covered: what SkyRL and Ray log during training.
 """
 
 from __future__ import annotations

@@ -9,10 +9,13 @@ tests/cli/test_hostile.py, which reads damaged dumps with every command, and a s
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -34,6 +37,7 @@ from rg_env.cli.options import (
     JsonFlag,
     Selection,
     SolvedAt,
+    Where,
     import_tasks,
     locate_dumps,
     print_remarks,
@@ -70,7 +74,7 @@ def show(
         typer.Option(help="Order by mean score, mean length or spread of scores, the largest first. Default: by step."),
     ] = None,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Print plain text, as into a pipe, instead of opening the browser.")
+        bool, typer.Option("--plain", help="Print at once, as into a pipe, and not through a pager.")
     ] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of groups to print.")] = None,
     every_rollout: Annotated[
@@ -80,10 +84,9 @@ def show(
         int | None, typer.Option(min=0, metavar="N", help="Print only rollout N (`repetition`) of each group.")
     ] = None,
 ) -> None:
-    """Browse the groups of a dump in the terminal, or print them.
+    """Print the groups of a dump, in a terminal through a pager.
 
-    Press ? in the browser for the keys. Into a pipe, or with --plain, --limit, --every-rollout or --rollout, groups are
-    printed.
+    The pager is PAGER, else less. To browse with a mouse: `rg-env dumps open`.
 
     Examples:
       rg-env dumps show dumps/sample
@@ -95,25 +98,12 @@ def show(
     from rg_env.dump.group_text import Query, group_text
 
     conditions = selection.where or []
-    where = "".join(conditions)
-    if len(conditions) > 1:  # a single one stays as it was typed, because the browser shows it and messages quote it
-        where = " AND ".join(f"({condition})" for condition in conditions)
-    query = Query(where, search)
-    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    if is_terminal and not (plain or limit or every_rollout or rollout is not None):
-        from rg_env.browser.browser_app import Browser
-
-        error = Browser(lambda: open_run(*selection.dumps), query, sort).run()
-        if error:
-            raise error
-        if why := open_run(*selection.dumps).why_no_texts():
-            print_error(why)
-        return
+    query = Query(_joined(conditions), search)
     dump = open_run(*selection.dumps)
     count = 0
     has_rollout = False
     without = ("", 0)  # a group without the rollout that is asked for, and its last one
-    with without_collecting():
+    with without_collecting(), _paged(plain) as print_group:
         for group in islice(query.groups(dump, sort), limit):
             count += 1
             numbers = [one.repetition for one in group.rollouts]
@@ -122,7 +112,7 @@ def show(
                 without = group.group_id, max(numbers)
                 continue
             has_rollout = True
-            print_text(group_text(group, dump.solved_at(group), every_rollout=every_rollout, repetition=rollout))
+            print_group(group_text(group, dump.solved_at(group), every_rollout=every_rollout, repetition=rollout))
     if count and not has_rollout:
         group_id, highest = without
         refuse("--rollout", rollout, f"no group has it; {group_id} has 0 to {highest}")
@@ -138,6 +128,27 @@ def show(
     elif not count:
         print_error("there are no groups")
     raise typer.Exit(int(not count))
+
+
+@contextmanager
+def _paged(plain: bool) -> Iterator[Callable[[str], object]]:
+    """Give what prints safe text: in a terminal through a pager, whose end is the end of the block."""
+    command = shlex.split(os.environ.get("PAGER", "less"))
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    if plain or not is_terminal or not command or shutil.which(command[0]) is None:
+        yield print_text
+        return
+    # Of less: a text that fits on the screen stays there.
+    variables = {"LESS": "-FX", **os.environ}
+    pager = subprocess.Popen(command, stdin=subprocess.PIPE, env=variables, encoding="utf-8", errors="replace")
+    into = pager.stdin
+    assert into is not None, "it is a pipe"
+    # A pager that was left takes no more.
+    with suppress(BrokenPipeError, KeyboardInterrupt):
+        yield lambda text: into.write(f"{text}\n")
+    with suppress(BrokenPipeError):
+        into.close()
+    pager.wait()
 
 
 @dumps_app.command()
@@ -157,7 +168,7 @@ def report(
       rg-env dumps report dumps/sample --out report.html
       rg-env dumps report runs/a/dumps runs/b/dumps --out compare.html
     """
-    from rg_env.analysis.report import write_report
+    from rg_env.page import write_report
 
     dump = selection.open()
     with reading():
@@ -174,6 +185,56 @@ def open_in_browser(path: Path) -> None:
 
     if not webbrowser.open(path.resolve().as_uri()):
         print_error(f"no browser can be started here: open {path} yourself")
+
+
+@dumps_app.command("open")
+def open_page(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[DUMP]...", help="As of `stats`. Default: choose among those in the folder runs."),
+    ] = None,
+    where: Where = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 0,
+    only_link: Annotated[bool, typer.Option("--link", help="Print the link, and start no browser.")] = False,
+) -> None:
+    """Show runs on a live page: curves, groups and their texts, while they are being written and afterwards.
+
+    The page is for this machine only. On another one, forward the port: ssh -L PORT:localhost:PORT HOST.
+
+    Examples:
+      rg-env dumps open
+      rg-env dumps open dumps/sample --where "outcome = 'all_failed'"
+      rg-env dumps open runs/a/dumps runs/b/dumps --port 8601 --link
+    """
+    import webbrowser
+    from urllib.parse import urlencode
+
+    from rg_env.dump.conditions import parse_condition
+    from rg_env.dump.locate import RUNS
+    from rg_env.dump.run_files import find_runs
+    from rg_env.page.server import LivePage, listen, serve
+
+    dumps = locate_dumps(paths or [])
+    for dump in dumps:
+        find_runs([dump])  # a DumpError says what is wrong with it
+    view = ""
+    if where:
+        for condition in where:
+            parse_condition(condition)
+        view = "#" + urlencode({"where": _joined(where)})
+    live, listener = LivePage(dumps, RUNS), listen(port)
+    link = f"http://127.0.0.1:{listener.getsockname()[1]}/{live.token}/{view}"
+    print_line(f"{link} (Ctrl-C ends it)")
+    if not only_link and sys.stdout.isatty():
+        webbrowser.open(link)
+    serve(live, listener)
+
+
+def _joined(conditions: Sequence[str]) -> str:
+    """Return conditions as one; a single one as it was typed, because messages and the page show it."""
+    if len(conditions) > 1:
+        return " AND ".join(f"({condition})" for condition in conditions)
+    return "".join(conditions)
 
 
 @dumps_app.command()

@@ -629,7 +629,7 @@ class OpenFile:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # the browser searches in one thread and shows in another
+        self._lock = threading.Lock()  # the page searches in one thread and shows in another
         self._open: dict[Path, io.BufferedIOBase] = {}  # the last one used comes last
 
     def read(self, file: DumpFile, offset: int) -> bytes:

@@ -48,10 +48,12 @@ TEXT_SCHEMA = GROUP_SCHEMA | GROUP_TEXT_SCHEMA | ROLLOUT_SCHEMA | ROLLOUT_TEXT_S
 
 
 class Batch(NamedTuple):
-    """Some groups: a row for each, and a row for each of their rollouts, whose column `GROUP` has the group's row."""
+    """Some groups: a row for each, and a row for each of their rollouts, whose column `GROUP` has the group's row;
+    `size`: the bytes of their lines, where that was noted."""
 
     groups: pl.DataFrame
     rollouts: pl.DataFrame
+    size: int = 0
 
     def rows(self, columns: Collection[str]) -> pl.DataFrame:
         """Return a row for each rollout, with these columns of both frames."""

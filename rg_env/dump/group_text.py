@@ -9,7 +9,6 @@ shown.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -31,8 +30,6 @@ _SORTED_BY = {
     SortBy.SPREAD: pl.col("best") - pl.col("worst"),
 }
 _OF_ROWS = ("status", "base_score", "violation", "response_tokens")
-_LINE = re.compile(r"((?:'[^']*'?|[^'])*?)(?:(?:^|(?<=\s))/(?!\s)(.*))?", re.DOTALL)
-"""A condition, and a slash and a text: a slash at the start of a word and outside of quotes, so no division."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +49,8 @@ class Query:
         if self.condition:
             parse_condition(self.condition)
 
-    @classmethod
-    def parse(cls, line: str) -> Query:
-        """Parse a line such as `task = 'gcd' AND step > 10 /some words`: a condition, a text to search for, or both."""
-        match = _LINE.fullmatch(line)
-        assert match is not None, "everything is optional"
-        return cls(match[1].strip(), match[2] or "")
-
     def __str__(self) -> str:
-        """The line that `parse` reads."""
+        """The condition, and after a slash the text."""
         if self.text:
             return f"{self.condition} /{self.text}".lstrip()
         return self.condition

@@ -310,7 +310,7 @@ class Dump:
         Returns:
             what it returned, at least once: `analysis.stats` joins these frames.
         """
-        from rg_env.dump.frames import RECOVERED, RUN, Batch, Columns, all_of
+        from rg_env.dump.frames import RECOVERED, RUN, Columns, all_of
 
         tests = [condition.test for condition in self.conditions]
         tested = self._tested_columns()
@@ -319,10 +319,10 @@ class Dump:
 
         def flush() -> None:
             nonlocal size
-            batch, size = taken.batch(), 0
+            batch, size = taken.batch()._replace(size=size), 0
             if tests:
                 matches = batch.rows(tested).select(all_of(tests)).to_series()
-                batch = Batch(batch.groups, batch.rollouts.filter(matches))
+                batch = batch._replace(rollouts=batch.rollouts.filter(matches))
             results.append(reduce(batch))
 
         def take(line: Line) -> None:

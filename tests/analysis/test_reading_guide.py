@@ -3,7 +3,6 @@
 import re
 
 from rg_env.dump.conditions import parse_condition
-from rg_env.dump.group_text import Query
 from tests.documents import ROOT, run_page
 
 GUIDE = (ROOT / "docs" / "reading.md").read_text()
@@ -25,9 +24,3 @@ def test_the_conditions_are_conditions():
     conditions = [quoted[1:-1] for quoted in CONDITIONS.findall(GUIDE)] + in_table
     assert len(conditions) >= 12
     assert [parse_condition(condition) for condition in conditions]
-
-
-def test_the_filter_line_is_a_condition_and_then_a_search():
-    about = GUIDE[GUIDE.index("The filter line") : GUIDE.index("Into a pipe")]
-    line = re.findall("`(.*?)`", about)[-1]
-    assert Query.parse(line).text == "the remainder is"

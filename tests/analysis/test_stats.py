@@ -9,13 +9,13 @@ import pytest
 from hypothesis import assume, given, settings
 
 from rg_env.analysis import counts, measure, statistics
-from rg_env.analysis.report import build_report
 from rg_env.analysis.scores import summarize
 from rg_env.base.choices import By
 from rg_env.base.errors import DumpError
 from rg_env.dump import Attempt, DumpWriter, FileKind, open_run, write_manifest
 from rg_env.dump.files import batch_name
 from rg_env.dump.schema import answered
+from rg_env.page import build_report
 from rg_env.scoring.types import Status
 from tests.analysis.recount import recount, recount_kinds
 from tests.analysis.reports import Report

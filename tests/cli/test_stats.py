@@ -10,12 +10,12 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from rg_env.analysis.report import build_report
 from rg_env.base.errors import RGEnvError
 from rg_env.cli import app
 from rg_env.dump import Attempt, DumpWriter, FileKind, open_run, to_line, write_manifest
 from rg_env.dump.files import batch_name
 from rg_env.dump.schema import StepRecord
+from rg_env.page import build_report
 from tests.analysis.reports import Report
 from tests.analysis.samples import write_ledger
 from tests.documents import ROOT

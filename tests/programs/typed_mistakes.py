@@ -14,7 +14,7 @@ from rg_env.base.errors import RGEnvError
 from rg_env.terminal.screen import Screen
 from tests.programs.typed_commands import answers
 
-HEAVY = ("polars", "pyarrow", "reasoning_gym", "textual", "orjson", "rg_env.formats")
+HEAVY = ("polars", "pyarrow", "reasoning_gym", "starlette", "uvicorn", "orjson", "rg_env.formats")
 
 
 def in_this_process(work: Callable[[], object], screen: Screen) -> int:

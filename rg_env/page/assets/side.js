@@ -83,6 +83,7 @@ function comparedTasks(comparison) {
 
 /** Fill what is only there if the report has several runs. */
 function sideBySide() {
+  byId("compared-tasks").replaceChildren();
   byId("side").hidden = !report.comparisons.length && !report.differing_settings.length;
   if (byId("side").hidden) return;
   comparedSummary();

@@ -15,7 +15,7 @@ import polars as pl
 from rg_env.analysis.stats import Measured, threshold
 from rg_env.base.wording import storable
 from rg_env.dump import Dump, GroupRecord, Phase
-from rg_env.dump.frames import ROLLOUT_SCHEMA
+from rg_env.dump.frames import GROUP_SCHEMA, ROLLOUT_SCHEMA
 
 FOLD = 1000
 """Maximum number of characters of a message that the model was shown between its turns."""
@@ -48,16 +48,32 @@ def groups_to_show(
     if every.height > most:
         chosen = every[[k * every.height // most for k in range(most)]]
     # Words as texts, not categories.
-    chosen = chosen.cast(pl.String)
+    groups = ledger_groups(dump, chosen.cast(pl.String), solved_at)
+    return groups, _add_texts(groups, dump, budget)
+
+
+def ledger_groups(dump: Dump, chosen: pl.DataFrame, solved_at: float | None = None) -> list[Group]:
+    """Return the groups with these `run_id` and `group_id`, in this order, without their texts."""
     rollouts = dump.frame_of(set(chosen["group_id"])).with_columns(solved_at=threshold(dump, solved_at))
     by_group = rollouts.group_by("run_id", "group_id", maintain_order=True)
     ledger = by_group.agg(
         pl.exclude(*ROLLOUT_SCHEMA, "text_file", "text_at").first(), rollouts=pl.struct(list(ROLLOUT_SCHEMA))
     )
     # They have the order of the files; the page wants that of the selection.
-    in_order = chosen.join(ledger, on=("run_id", "group_id"), maintain_order="left")
-    groups = in_order.to_dicts()
-    return groups, _add_texts(groups, dump, budget)
+    in_order = chosen.select("run_id", "group_id").join(ledger, on=("run_id", "group_id"), maintain_order="left")
+    return in_order.to_dicts()
+
+
+def recorded_group(record: GroupRecord, solved_at: float) -> Group:
+    """Return a group with its text."""
+    group = {name: getattr(record, name) for name in GROUP_SCHEMA if hasattr(record, name)}
+    text = _text_of(record)
+    of_repetition = text.pop("rollouts")
+    rollouts = []
+    for rollout in record.rollouts:
+        facts = {name: getattr(rollout, name) for name in ROLLOUT_SCHEMA}
+        rollouts.append(facts | of_repetition[rollout.repetition])
+    return group | text | {"rollouts": rollouts, "solved_at": solved_at}
 
 
 def _add_texts(groups: list[Group], dump: Dump, budget: int) -> int:

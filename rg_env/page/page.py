@@ -20,8 +20,8 @@ from typing import Any
 
 import msgspec
 
-_ASSETS = files("rg_env.analysis.report") / "assets"
-_SCRIPTS = ("text.js", "charts.js", "table.js", "side.js", "group.js", "browser.js", "main.js")
+_ASSETS = files("rg_env.page") / "assets"
+_SCRIPTS = ("text.js", "source.js", "charts.js", "table.js", "side.js", "group.js", "browser.js", "main.js")
 _VENDORED = {"d3": "d3.min.js", "plot": "plot.umd.min.js"}
 _GROUPS_PER_BLOCK = 250
 _ENCODER = msgspec.json.Encoder()
@@ -30,8 +30,9 @@ _NUDGE = 1 + 1e-12
 therefore rounded to significant digits, after a tiny shift, because a mean may lie exactly between two of them."""
 
 
-def page(title: str, summary: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> str:
-    """Return the report; the summary is the data of charts and tables, the groups are that of the browser."""
+def page(summary: Mapping[str, Any] | None, groups: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Return the report; the summary is the data of charts and tables, the groups are that of the browser. Without a
+    summary, the page that asks the server it came from for both."""
     own = "\n".join(map(_asset, _SCRIPTS))
     scripts = []
     for name, file in _VENDORED.items():
@@ -42,17 +43,31 @@ def page(title: str, summary: Mapping[str, Any], groups: Sequence[Mapping[str, A
     digests = [f"'sha256-{_base64(sha256(script.encode()).digest())}'" for script in scripts]
     blocks = []
     for start in range(0, len(groups), _GROUPS_PER_BLOCK):
-        block = _ENCODER.encode(groups[start : start + _GROUPS_PER_BLOCK])  # NaN and infinity become null
+        block = as_json(groups[start : start + _GROUPS_PER_BLOCK])
         compressed = gzip.compress(block, compresslevel=6, mtime=0)  # a time would change the bytes
         blocks.append(f'<script type="text/plain" class="block">{_base64(compressed)}</script>')
+    title, connect = "rg-env", "'self'"
+    if summary is not None:
+        title, connect = summary["title"], "'none'"
     return Template(_asset("page.html")).substitute(
         title=html.escape(title),
         digests=" ".join(digests),
+        connect=connect,
         style=_asset("style.css"),
-        summary=_json(summary, digits=7).replace("<", "\\u003c"),
+        summary=summary_json(summary).replace("<", "\\u003c"),
         blocks="\n".join(blocks),
         scripts="\n".join(f"<script>{script}</script>" for script in scripts),
     )
+
+
+def summary_json(summary: Mapping[str, Any] | None) -> str:
+    """Return the summary as the page reads it, null for none."""
+    return _json(summary, digits=7)
+
+
+def as_json(value: object) -> bytes:
+    """Return groups as the page reads them; NaN and infinity become null."""
+    return _ENCODER.encode(value)
 
 
 def _asset(name: str) -> str:

@@ -12,10 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rg_env.analysis.report.figures import sections, trainer_numbers
-from rg_env.analysis.report.page import page
-from rg_env.analysis.report.report_groups import MAX_TEXT, Group, groups_to_show
-from rg_env.analysis.report.side_by_side import as_text, differing_settings, side_by_side, unequal_questions
 from rg_env.analysis.stats import Measured, measure, step_numbers
 from rg_env.base.atomic import check_output, new_file
 from rg_env.base.wording import counted, visible, yes_or_no
@@ -23,13 +19,17 @@ from rg_env.configuration.config import PREFIX
 from rg_env.dump import Dump, Outcome, Run
 from rg_env.dump.manifest import Manifest, nested_value
 from rg_env.dump.run_files import run_names
+from rg_env.page.figures import sections, trainer_numbers
+from rg_env.page.page import page
+from rg_env.page.report_groups import MAX_TEXT, Group, groups_to_show
+from rg_env.page.side_by_side import as_text, differing_settings, side_by_side, unequal_questions
 from rg_env.rollouts.symptoms import read_symptoms
 from rg_env.scoring.types import MEANINGS
 
 MAX_GROUPS = 5_000
 """Default maximum number of groups in the browser."""
 _TASKS_SHOWN = 8
-_STATISTICS = (
+STATISTICS = (
     *("mean_base_score", "mean_score", "mean_reward", "penalized", "solve_rate", "format_rate", "solve_given_format"),
     *("mean_response_tokens", "truncated", *Outcome, "no_signal"),
 )
@@ -61,30 +61,45 @@ def build_report(dump: Dump, *, max_groups: int = MAX_GROUPS, solved_at: float |
         max_groups: maximum number of groups in the browser; if there are more, a sample evenly spread over the steps.
         solved_at: as for `measure`.
     """
-    measured = measure(dump, solved_at=solved_at, names=_STATISTICS, to_match=True)
+    measured = measure(dump, solved_at=solved_at, names=STATISTICS, to_match=True)
+    # The figures first: made while the groups are in memory, they would need the most.
+    summary = summarize(dump, measured, step_numbers(dump))
+    groups, stride = groups_to_show(dump, measured, max_groups, solved_at=solved_at)
+    summary["notes"] += _notes_on_groups(groups, stride, measured.groups.height)
+    return page(summary, groups)
+
+
+def summarize(
+    dump: Dump, measured: Measured, numbers: Mapping[tuple[str, int], Mapping[str, float | None]], *, texts: bool = True
+) -> dict[str, Any]:
+    """Return what the page shows, without the groups.
+
+    Args:
+        measured: of the dump, with the statistics `STATISTICS`, and to match.
+        numbers: the trainer's own, of `step_numbers`.
+        texts: whether the notes are also about the files with texts, all of which are then read.
+    """
     ids = measured.groups["run_id"].unique().sort().cast(str).to_list()  # in the order of reading
     runs = {run.run_id: run for run in dump.runs if run.run_id in ids}  # not all: lines may name another run than files
     names = {run_id: visible(run_id, one_line=True) for run_id in ids} | run_names(runs.values())
-    # the figures first: made while the groups are in memory, they would need the most
-    figures = {"sections": sections(measured), "trainer": trainer_numbers(measured, step_numbers(dump))}
+    figures = {"sections": sections(measured), "trainer": trainer_numbers(measured, numbers)}
     compared: dict[str, Any] = {"comparisons": [], "differing_settings": []}
     unequal: Iterable[str] = ()
     if len(runs) > 1:  # not those that only lines name: nothing is known of them
         compared["comparisons"] = side_by_side(measured, list(runs), runs.values())
         compared["differing_settings"] = differing_settings(ids, runs)
         unequal = unequal_questions(measured, list(runs), runs.values(), names)
-    groups, stride = groups_to_show(dump, measured, max_groups, solved_at=solved_at)
-    summary = {
-        "notes": [*_notes(dump, measured), *unequal, *_notes_on_groups(groups, stride, measured.groups.height)],
+    title = f"{len(ids)} runs"
+    if len(ids) == 1:
+        title = f"Run {names[ids[0]]}"
+    return {
+        "title": title,
+        "notes": [*_notes(dump, measured, texts), *unequal],
         "runs": [{"run_id": run_id, "name": names[run_id], **_facts(runs.get(run_id))} for run_id in ids],
         "violations": MEANINGS,
         **figures,
         **compared,
     }
-    title = f"{len(ids)} runs"
-    if len(ids) == 1:
-        title = f"Run {names[ids[0]]}"
-    return page(title, summary, groups)
 
 
 def write_report(dump: Dump, out: str | Path, *, force: bool = False, **options: Any) -> Path:
@@ -126,11 +141,11 @@ def _settings(noted: Manifest) -> Iterator[tuple[str, str]]:
             yield name, as_text(value)
 
 
-def _notes(dump: Dump, measured: Measured) -> Iterator[str]:
+def _notes(dump: Dump, measured: Measured, texts: bool) -> Iterator[str]:
     """Yield how the statistics were computed, and what they lack."""
     if dump.conditions:
         yield f"Only rollouts with {' AND '.join(condition.text for condition in dump.conditions)}."
-    for remark in dump.findings().summary():
+    for remark in dump.findings(texts=texts).summary():
         yield f"{remark}."
     if dump.has_ledger:
         whole = {True: ", which has every group", False: ", which has not every group", None: ""}[dump.has_every_group]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
+import pty
 import re
 import sys
 import unicodedata
@@ -15,7 +18,6 @@ from typer.testing import CliRunner
 
 from rg_env.analysis.reparse import reparse, without_think
 from rg_env.base.wording import visible
-from rg_env.browser.browser_app import LONGEST, styled_response
 from rg_env.cli import app
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import open_run
@@ -54,8 +56,6 @@ def test_parts_of_a_response_are_those_that_the_scorer_read(text, prefilled):
         assert text[slice(*parts.think_span)].strip() == parsed.think or prefilled
     if parsed.answer is not None:
         assert text[slice(*parts.answer_span)].strip() == parsed.answer
-    said = [{"role": "assistant", "content": text}]
-    assert styled_response(rollout(conversation=said, violation=parsed.violation or "")).plain == text
 
 
 @given(RESPONSES)
@@ -68,13 +68,6 @@ def test_dropping_the_working_keeps_the_answer(text):
     elif parsed.violation in (Violation.UNCLOSED_THINK, Violation.MULTIPLE_THINK):
         assert rest is None
     assert without_think("2 + 2 = 4</think>\n<answer>4</answer>", None) == "<answer>4</answer>"  # the prompt began it
-
-
-def test_a_runaway_response_is_cut_with_a_word_about_it():
-    text = "<think>" * 40_000
-    said = [{"role": "assistant", "content": text}]
-    shown = styled_response(rollout(conversation=said, violation=Violation.UNCLOSED_THINK))
-    assert shown.plain.endswith(f"{len(text) - LONGEST:,} characters more")
 
 
 # -- queries
@@ -95,36 +88,55 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("line", "expected"),
+    ("condition", "text", "expected"),
     [
-        ("", "0123"),
-        ("task = 'gcd' OR task LIKE 'chain%'", "013"),
-        ("violation = 'no_think'", ""),
-        ("step IS NULL", "3"),
-        ("base_score = 0 AND violation = ''", "02"),
-        ("base_score = 0.5 AND violation <> ''", ""),
-        ("step / 5 = 1", "1"),
-        ("task = 'gcd' /</THINK><answer>0", "03"),
-        ("/nowhere", ""),
-        ("/</think", "0123"),
-        ("/step = 5", ""),
-        ("task = 'a /b'", ""),
-        ("//answer", "0123"),
+        ("", "", "0123"),
+        ("task = 'gcd' OR task LIKE 'chain%'", "", "013"),
+        ("violation = 'no_think'", "", ""),
+        ("step IS NULL", "", "3"),
+        ("base_score = 0 AND violation = ''", "", "02"),
+        ("base_score = 0.5 AND violation <> ''", "", ""),
+        ("step / 5 = 1", "", "1"),
+        ("task = 'gcd'", "</THINK><answer>0", "03"),
+        ("", "nowhere", ""),
+        ("", "</think", "0123"),
+        ("", "step = 5", ""),
+        ("task = 'a /b'", "", ""),
     ],
 )
-def test_a_query_finds(folder, line, expected):
-    query = Query.parse(line)
-    assert Query.parse(str(query)) == query
+def test_a_query_finds(folder, condition, text, expected):
+    query = Query(condition, text)
     assert "".join(sorted(group.uid for group in query.groups(open_run(folder)))) == expected
 
 
-CONDITIONS = st.sampled_from(["task = 'gcd'", "step NOT BETWEEN 10 AND 20", "uid = 'a /b'", "score / 2 >= .5"])
+# -- in a terminal
 
 
-@given(st.just("") | CONDITIONS, st.text() | st.text(st.sampled_from("ab/= \\\n'")))
-def test_a_query_is_written_as_it_is_read(condition, text):
-    query = Query(condition, text.lstrip())
-    assert Query.parse(str(query)) == query
+def in_terminal(*args, pager):
+    """What the command writes to a terminal, and its exit code."""
+    process, terminal = pty.fork()
+    if process == 0:
+        os.environ |= {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30", "PAGER": pager}
+        os.execv(sys.executable, [sys.executable, "-m", "rg_env", "dumps", "show", *map(str, args)])
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end is closed: the command is done
+        while part := os.read(terminal, 65536):
+            shown += part
+    os.close(terminal)
+    return shown.decode(errors="replace"), os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def test_in_a_terminal_the_same_text_comes_through_the_pager(tmp_path):
+    evil = "\x1b]0;owned\x07\x1b[2J [red]markup[/nothing]"
+    dump_of(tmp_path, [group(k, task=f"gcd{evil}", item=evil) for k in range(3)])
+    printed = show(tmp_path).stdout
+    through, code = in_terminal(tmp_path, pager="sed s/^/>/")
+    assert code == 0
+    assert through.replace("\r\n", "\n") == "".join(f">{line}\n" for line in printed.splitlines())
+    for pager, options in (("", ()), ("sed s/^/>/", ("--plain",)), ("no-such-pager", ())):
+        assert in_terminal(tmp_path, *options, pager=pager)[0].replace("\r\n", "\n") == printed
+    assert "\x1b" not in through
+    assert in_terminal(tmp_path, pager="head -n 1")[1] == 0, "a pager that is left takes no more"
 
 
 # -- the command, where there is no terminal

@@ -5,9 +5,16 @@ const COLORS = d3.schemeTableau10;
 const hidden = new Set(); // runs that are not drawn over the steps
 const drawings = []; // [holder, function from width to nodes]: redrawn when the width changes
 
-/** A chart with a title and a line on how to read it; `draw` makes the nodes for a width in pixels. */
-function chart(parent, title, reading, draw) {
-  const holder = el("div", { class: "plot" });
+/**
+ * A chart with a title and a line on how to read it; `draw` makes the nodes for a width in pixels. `viewOf` gives the filters that
+ * list the groups of a mark, which is clicked while the tip shows it.
+ */
+function chart(parent, title, reading, draw, viewOf) {
+  const pick = (event) => {
+    const mark = event.target.closest("svg")?.value;
+    if (mark) showGroups(viewOf(mark));
+  };
+  const holder = el("div", { class: viewOf ? "plot picks" : "plot", onclick: viewOf && pick });
   parent.append(el("figure", {}, el("figcaption", {}, el("strong", {}, title), el("span", {}, reading)), holder));
   drawings.push([holder, draw]);
 }
@@ -24,6 +31,10 @@ function redraw() {
 /** A legend of [label, color] pairs. */
 const swatches = (pairs) =>
   el("div", { class: "legend" }, pairs.map(([label, color]) => el("span", {}, el("i", { style: `background: ${color}` }), label)));
+
+/** The filters for what a chart of a section shows, and for the steps of a mark in it. */
+const viewOfSection = ({ run_id, phase, environment }) => ({ run: several ? run_id : "", phase, environment: onlyOurs ? "" : environment });
+const viewOfSteps = (row) => ({ from: row.step, to: row.last_step });
 
 const middle = (row) => (row.step + row.last_step) / 2;
 const rate = { domain: [0, 1], tickFormat: percent };
@@ -42,7 +53,7 @@ function runColor(id) {
 
 /**
  * A chart over the steps. Each of `series` has a `label`, a `color`, and `rows` with `y`, its bounds `low` and `high`, and the `text` of
- * a tip; it is a line, or with `apart` points, which are moved sideways so that those of one step do not hide each other.
+ * a tip, and the `view` that lists its groups; it is a line, or with `apart` points, which are moved sideways so that those of one step do not hide each other.
  */
 function overSteps(parent, title, series, y, height) {
   if (series.every(({ rows }) => !rows.length)) return;
@@ -70,19 +81,19 @@ function overSteps(parent, title, series, y, height) {
       }),
       ...(legend.length > 1 && !height ? [swatches(legend)] : []),
     ];
-  });
+  }, (row) => ({ ...viewOfSteps(row), ...row.view }));
 }
 
 /** A statistic of every run: a line for training, a point for each evaluation. */
 function curve(parent, title, sections, key, share = true) {
   const format = share ? percent : (value) => number(value);
-  const series = sections.map(({ run_id, phase, steps }, place) => ({
+  const series = sections.map(({ run_id, phase, environment, steps }, place) => ({
     run_id,
     label: several ? runName(run_id) : phase,
     color: several ? runColor(run_id) : PHASES[phase],
     apart: isTraining(phase) ? null : several ? 4 * (place - sections.length / 2) : 0,
     rows: rowsOf(steps).filter((row) => row[key] != null).map((row) => ({
-      ...row, y: row[key], low: row[`${key}_low`], high: row[`${key}_high`],
+      ...row, y: row[key], low: row[`${key}_low`], high: row[`${key}_high`], view: viewOfSection({ run_id, phase, environment }),
       text: `${several ? `${runName(run_id)}, ` : ""}${phase}, ${stepText(row)}\n${format(row[key])} ${interval(row, key, format)}\n${row.groups} groups`,
     })),
   }));
@@ -96,7 +107,7 @@ function trainerCharts(parent) {
       run_id,
       label: runName(run_id),
       color: several ? runColor(run_id) : PHASES.train,
-      rows: rows.map((row) => ({ ...row, y: row.value, text: `${several ? `${runName(run_id)}, ` : ""}${stepText(row)}\n${row.value.toPrecision(4)}` })),
+      rows: rows.map((row) => ({ ...row, y: row.value, view: { run: several ? run_id : "", phase: "train" }, text: `${several ? `${runName(run_id)}, ` : ""}${stepText(row)}\n${row.value.toPrecision(4)}` })),
     }));
     overSteps(parent, name, series, { tickFormat: "~g" }, 160);
   }
@@ -107,7 +118,7 @@ function heatMap(parent, section) {
   if (!rows.length) return;
   const rateOf = new Map(rowsOf(section.tasks).map((row) => [row.task, row.solve_rate]));
   const tasks = [...rateOf.keys()].sort((a, b) => rateOf.get(a) - rateOf.get(b));
-    chart(parent, "", "Worst task on top. Empty: no group.", (width) => {
+  chart(parent, "", "Worst task on top. Empty: no group.", (width) => {
     const names = Math.min(width < 500 ? 110 : 220, 14 + 6.8 * Math.max(...tasks.map((task) => task.length)));
     const domain = [...new Set(rows.map((row) => row.step))].sort((a, b) => a - b);
     const every = Math.ceil(domain.length / Math.max(2, Math.floor((width - names) / 60)));
@@ -128,7 +139,7 @@ function heatMap(parent, section) {
       }),
       Plot.legend({ color: { scheme: "viridis", domain: [0, 1], tickFormat: percent, label: "solve rate" }, width: Math.min(300, width), marginLeft: 16, marginRight: 20, style: { fontSize: "12px" } }),
     ];
-  });
+  }, (row) => ({ ...viewOfSection(section), ...viewOfSteps(row), task: row.task }));
 }
 
 const clip = (text, most) => (text.length <= most ? text : text.slice(0, Math.max(1, most - 1)) + "…");
@@ -151,14 +162,14 @@ function lengthCharts(parent, section) {
         ],
       }),
       swatches(present.map(([, color, name]) => [name, color])),
-    ]);
+    ], (row) => ({ ...viewOfSection(section), least: row.from, most: row.to - 1 }));
   if (!isTraining(section.phase)) return;
   const medians = present.map(([side, color, name]) => ({
     label: name,
     color,
     rows: rowsOf(section.steps).filter((row) => row[`tokens_${side}_p50`] != null).map((row) => {
       const length = row[`tokens_${side}_p50`];
-      return { ...row, y: length, text: `${name}, ${stepText(row)}\n${number(length, 0)} tokens` };
+      return { ...row, y: length, view: { ...viewOfSection(section), result: side === "right" ? "solved" : "" }, text: `${name}, ${stepText(row)}\n${number(length, 0)} tokens` };
     }),
   }));
   overSteps(parent, "Median over the steps, in tokens", medians, { zero: true });
@@ -180,7 +191,7 @@ function troubleChart(parent, section) {
     color: COLORS[place % COLORS.length],
     rows: rowsOf(section.steps).map((row) => {
       const share = shareOf.get(`${row.step} ${kind}`) ?? 0;
-      return { ...row, y: share, text: `${words(kind)}, ${stepText(row)}\n${percent(share)} of rollouts` };
+      return { ...row, y: share, view: { ...viewOfSection(section), violation: kind }, text: `${words(kind)}, ${stepText(row)}\n${percent(share)} of rollouts` };
     }),
   }));
   const title = kinds.length === 1 ? `Share of rollouts with ${words(kinds[0])}` : "Share of rollouts"; // one has no legend

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, urlencode
 
 import pytest
 
-from rg_env.analysis.report import write_report
 from rg_env.dump import Attempt, write_manifest
+from rg_env.page import write_report
 from rg_env.scoring.types import Status, Violation
 from tests.analysis.reports import dump_of, random_groups, said, step_records
 from tests.dump.records import RUN_ID, group, rollout, violating
@@ -171,6 +171,11 @@ def test_the_table_fits_sorts_both_ways_and_leads_to_the_groups_of_a_task(page, 
     assert page.evaluate("document.activeElement.id") == "list"
 
 
+def is_wrong_in_the_right_format(group):
+    wrong = [r for r in group.rollouts if r.base_score == 0 and not r.violation and r.status == "ok"]
+    return bool(wrong) and group.step >= 12
+
+
 @pytest.mark.parametrize(
     ("fields", "passes"),
     [
@@ -178,7 +183,9 @@ def test_the_table_fits_sorts_both_ways_and_leads_to_the_groups_of_a_task(page, 
         ({"f-outcome": "all_failed", "f-phase": "eval"}, lambda g: (g.outcome, g.phase) == ("all_failed", "eval")),
         ({"f-violation": "empty_answer"}, lambda g: Violation.EMPTY_ANSWER in {r.violation for r in g.rollouts}),
         ({"f-violation": "scorer: timeout"}, lambda g: "timeout" in {r.status for r in g.rollouts}),
-        ({"f-violation": "none"}, lambda g: all(not r.violation and r.status == "ok" for r in g.rollouts)),
+        ({"f-violation": "none"}, lambda g: any(not r.violation and r.status == "ok" for r in g.rollouts)),
+        ({"f-result": "unsolved", "f-violation": "none", "f-from": "12"}, is_wrong_in_the_right_format),
+        ({"f-least": "30", "f-most": "40"}, lambda g: any(30 <= r.response_tokens <= 40 for r in g.rollouts)),
         ({"f-search": "WORD3 of"}, lambda g: any("word3 of" in r.conversation[-1]["content"] for r in g.rollouts)),
         ({"f-search": "item-17"}, lambda g: g.item == "item-17"),
         ({"f-task": "gcd", "f-from": "9", "f-to": "20"}, lambda g: g.task == "gcd" and 9 <= g.step <= 20),
@@ -200,7 +207,7 @@ def test_the_worst_tasks_lead_to_rollouts_that_went_wrong(page):
     at_end = dict(zip(tasks["task"], tasks["solve_rate_last"], strict=True))
     names = [text.split()[0] for text in texts(page.locator("#worst h3"))]
     assert names == sorted(at_end, key=at_end.get)
-    assert page.locator("#worst article").first.locator("button").count() == 3
+    assert page.locator("#worst article").first.locator("li button").count() == 3
     page.select_option("#f-task", names[1])  # hides the group
     page.locator("#worst button").first.click()
     assert page.text_content("#group-title").startswith(f"{names[0]}, step ")
@@ -246,23 +253,32 @@ def test_the_keyboard_alone_opens_moves_and_closes(page):
     assert chosen.get_attribute("aria-posinset") == "1"
 
 
-def test_a_link_opens_its_group_and_the_address_of_an_open_group_is_one(show, report, page, groups):
+def test_the_address_has_the_whole_view_and_leads_to_it(show, report, groups):
     target = groups[17]
-    linked = show(report, link=f"#{target.group_id}")
+    linked = show(
+        report,
+        link=f"#{urlencode({'group': target.group_id, 'task': target.task, 'section': f'eval rg_dump {RUN_ID}'})}",
+    )
     assert is_open(linked)
     assert target.group_id in texts(linked.locator("dialog .facts dd"))
+    assert found(linked) == sum(g.task == target.task for g in groups)
+    assert "eval phase" in linked.text_content("#tasks caption")
     linked.keyboard.press("ArrowRight")
     address = linked.url
-    assert target.group_id not in unquote(address)
+    assert target.group_id not in view_of(address)["group"]
     linked.keyboard.press("Escape")
-    linked.wait_for_function("!location.href.includes('#')")
-    linked.evaluate(f"location.hash = {json.dumps(address.split('#')[1])}")
-    linked.wait_for_function("document.querySelector('dialog').open")
-    assert unquote(address.split("#")[1]) in texts(linked.locator("dialog .facts dd"))
-    linked.keyboard.press("Escape")
-    linked.evaluate("location.hash = 'no:such:group%'")
-    linked.wait_for_function("document.querySelector('#count').textContent.includes('no:such:group%')")
-    assert not is_open(linked)
+    linked.wait_for_function("!location.href.includes('group=')")
+    assert view_of(linked.url)["task"] == target.task
+    again = show(report, link=f"#{address.split('#')[1]}")
+    assert view_of(address)["group"] in texts(again.locator("dialog .facts dd"))
+    again.keyboard.press("Escape")
+    again.evaluate("location.hash = 'group=no:such:group%'")
+    again.wait_for_function("document.querySelector('#count').textContent.includes('no:such:group%')")
+    assert not is_open(again)
+
+
+def view_of(address):
+    return dict(parse_qsl(address.partition("#")[2]))
 
 
 def test_runs_are_overlaid_in_their_colors_and_can_be_hidden(show, tmp_path):
@@ -347,7 +363,7 @@ def test_environments_have_sections_and_what_their_groups_count_as_solved(show, 
     page.select_option("#section", label="train gsm8k")
     assert "train gsm8k phase" in page.text_content("#tasks caption")
     assert texts(page.locator("#headline dd"))[0] == "80%"
-    page.locator("#worst article button").click()  # the only one
+    page.locator("#worst li button").click()  # the only one
     assert texts(page.locator("dialog article.marked header strong")) == ["Rollout 1"]
     page.keyboard.press("Escape")
     page.select_option("#f-environment", "gsm8k")

@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rg_env.analysis import statistics
-from rg_env.analysis.report import build_report
-from rg_env.analysis.report.figures import MAX_POINTS
-from rg_env.analysis.report.page import page
-from rg_env.analysis.report.report_groups import MAX_TEXT, groups_to_show
 from rg_env.analysis.stats import measure
 from rg_env.base.errors import DumpError
 from rg_env.cli import app
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Attempt, FileKind, open_run, write_manifest
 from rg_env.dump.files import batch_name
+from rg_env.page import build_report
+from rg_env.page.figures import MAX_POINTS
+from rg_env.page.page import page
+from rg_env.page.report_groups import MAX_TEXT, groups_to_show
 from tests.analysis.reports import Report, dump_of, random_groups, rows, said, step_records
 from tests.analysis.samples import write_ledger
 from tests.dump.records import RUN_ID, group, rollout, unanswered
@@ -231,10 +231,10 @@ def test_it_says_what_ran_and_not_where(tmp_path):
 @example(text="\u202e\u2028\0$title", number=math.inf)
 @example(text="", number=1.7976931348623157e308)
 def test_any_text_comes_back_and_none_is_markup(text, number):
-    report = Report(page(text, {text: text, "number ": number}, [{text: text, "number ": number}]))
+    report = Report(page({"title": text, text: text, "number ": number}, [{text: text, "number ": number}]))
     assert report.groups == [{text: text, "number ": number if math.isfinite(number) else None}]
     shown = report.summary.pop("number ")
-    assert report.summary == {text: text}
+    assert report.summary == {"title": text, text: text}
     if math.isfinite(number) and shown is not None:
         assert shown == pytest.approx(number, rel=1e-6)
     assert len(report.scripts) == 3
@@ -249,7 +249,7 @@ def test_the_policy_allows_these_scripts_and_no_network(report):
 
 
 def test_vendored_libraries_have_the_listed_versions_and_their_license(report):
-    folder = files("rg_env.analysis.report") / "assets" / "vendor"
+    folder = files("rg_env.page") / "assets" / "vendor"
     noted = re.findall(r"\| `([\w.]+)` \| \S+ ([\d.]+) \| ISC \| `(\w{64})` \|", (folder / "README.md").read_text())
     assert {name for name, *_ in noted} == {file.name for file in folder.iterdir() if file.name.endswith(".js")}
     for (name, version, digest), script in zip(noted, report.scripts, strict=False):

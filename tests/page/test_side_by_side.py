@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rg_env.analysis import compare, measure, statistics
-from rg_env.analysis.report import build_report
-from rg_env.analysis.report.side_by_side import as_text
 from rg_env.dump import Attempt, write_manifest
+from rg_env.page import build_report
+from rg_env.page.side_by_side import as_text
 from tests.analysis.reports import Report, dump_of
 from tests.dump.records import RUN_ID, group
 

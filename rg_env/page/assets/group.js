@@ -2,14 +2,15 @@
 
 const NUMBERS = [
   ["base_score", "score"],
+  ["raw_score", "raw"],
+  ["tagged_score", "tagged"],
   ["reward", "reward"],
   ["response_tokens", "tokens", (value) => count(value)],
+  ["status", "status", (value) => words(value || "–")],
   ["stop_reason", "stopped by", (value) => plain(value || "–")],
   ["truncated", "cut off", (value) => (value == null ? "–" : value ? "yes" : "no")],
 ];
 const MORE_NUMBERS = [
-  ["raw_score", "raw"],
-  ["tagged_score", "tagged"],
   ["penalty_factor", "penalty ×"],
   ["score", "after the penalty"],
   ["custom_reward", "custom reward"],
@@ -25,14 +26,62 @@ const bestFirst = (rollouts) =>
 const resultOf = (rollout) => (rollout.right ? "solved" : rollout.base_score > 0 ? "partial" : "unsolved");
 const troubleOf = (rollout) => rollout.violation || (rollout.status == null || rollout.status === "ok" ? null : `scorer: ${rollout.status}`);
 
-/** Nodes for the whole group; one rollout may be marked. */
+/** Nodes for the whole group: the best rollout stands beside the others. One of them may be marked, by its number. */
 function groupNodes(group, marked) {
+  const [best, ...others] = bestFirst(group.rollouts).map((rollout) => rolloutNode(rollout, group.baseline, rollout.repetition === marked));
   return [
     facts(group),
-    ...(group.prompt ? prompt(group) : [el("p", { class: "notice" }, whyNoText(group))]),
+    el("div", { id: "prompt" }, group.prompt ? prompt(group) : el("p", { class: "notice" }, whyNoText(group))),
     el("h3", {}, `${group.rollouts.length} rollouts, best to worst`),
-    ...bestFirst(group.rollouts).map((rollout) => rolloutNode(rollout, group.baseline, rollout === marked)),
-  ];
+    others.length && group.prompt ? el("p", { class: "hint" }, "Underlined: words that the best response does not have there.") : null,
+    others.length ? el("div", { class: "pair" }, best, el("div", { class: "others" }, others)) : best,
+  ].filter(Boolean);
+}
+
+const MOST_PAIRS = 4e6; // of words that are compared
+
+/** Mark the words of each response that the best one does not have in their place. */
+function markDifferences(root) {
+  if (!globalThis.Highlight) return;
+  CSS.highlights.delete("differs");
+  const [best, ...others] = [...root.querySelectorAll("pre.response")].map(wordsIn);
+  if (others.length) CSS.highlights.set("differs", new Highlight(...others.flatMap((response) => differing(best, response))));
+}
+
+/** The words of an element, each with its range. */
+function wordsIn(root) {
+  const found = [];
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    for (const match of node.data.matchAll(/\S+/g)) {
+      const range = new Range();
+      range.setStart(node, match.index);
+      range.setEnd(node, match.index + match[0].length);
+      found.push({ word: match[0], range });
+    }
+  }
+  return found;
+}
+
+/** The ranges of the words in `other` that are in no longest common sequence of words; none where that is too long to find. */
+function differing(best, other) {
+  let start = 0;
+  while (start < best.length && start < other.length && best[start].word === other[start].word) start += 1;
+  const a = best.slice(start).map(({ word }) => word);
+  const b = other.slice(start).map(({ word }) => word);
+  const width = b.length + 1;
+  if (a.length * b.length > MOST_PAIRS) return [];
+  const longest = new Uint16Array((a.length + 1) * width); // of what comes from a place on
+  for (let i = a.length - 1; i >= 0; i -= 1)
+    for (let j = b.length - 1; j >= 0; j -= 1)
+      longest[i * width + j] = a[i] === b[j] ? longest[(i + 1) * width + j + 1] + 1 : Math.max(longest[(i + 1) * width + j], longest[i * width + j + 1]);
+  const ranges = [];
+  for (let i = 0, j = 0; j < b.length; ) {
+    if (i < a.length && a[i] === b[j]) { i += 1; j += 1; }
+    else if (i < a.length && longest[(i + 1) * width + j] >= longest[i * width + j + 1]) i += 1;
+    else { ranges.push(other[start + j].range); j += 1; }
+  }
+  return ranges;
 }
 
 const whyNoText = (group) => (group.text_reason ? `Text not kept: ${words(group.text_reason)}.` : "Text not in this report.");
@@ -90,6 +139,7 @@ function rolloutNode(rollout, baseline, isMarked) {
       trouble ? el("span", { class: "badge trouble" }, words(trouble)) : null,
       trouble && explained ? el("span", { class: "muted" }, explained) : null),
     calibration(rollout, baseline),
+    rollout.answer == null || rollout.answer === "" ? null : el("p", { class: "expected" }, "Answer: ", el("code", { dir: "auto" }, shown(rollout.answer))),
     numbers(rollout, NUMBERS),
     el("details", {}, el("summary", {}, "More numbers"), numbers(rollout, MORE_NUMBERS)),
     rollout.text == null ? null : el("pre", { class: "response", dir: "auto" }, shown(rollout.text, colored)));

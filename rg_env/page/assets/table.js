@@ -35,9 +35,12 @@ function sectionTable(table, section, choose) {
   taskTable(table, { rows, columns, caption, sortBy: "solve_rate", choose });
 }
 
+const sortings = new Map(); // by the caption of a table, so that new figures keep the order
+
 /** Fill a table with a row for each task, sorted by a column; `choose` is called with the task whose name was clicked. */
 function taskTable(table, { rows, columns, caption, sortBy, choose }) {
-  const sorted = { key: sortBy, down: false };
+  const sorted = sortings.get(caption) ?? { key: sortBy, down: false };
+  sortings.set(caption, sorted);
   const body = el("tbody");
   const heads = columns.map((column) =>
     el("th", { scope: "col", class: column.text ? "text" : "" },
@@ -66,7 +69,7 @@ function taskTable(table, { rows, columns, caption, sortBy, choose }) {
     const bounds = interval(row, column.key, column.show);
     const isClear = row[`${column.key}_clear`];
     const shownBounds = column.shown && bounds ? el("span", { class: "muted" }, ` ${bounds}`) : null;
-    return el("td", { class: column.bar ? "bar" : isClear && "clear", style: column.bar && `--value: ${value ?? 0}`, title: bounds && `95%: ${bounds}` }, column.show(value), shownBounds);
+    return el("td", { class: column.bar ? "bar" : isClear && "clear", style: column.bar && `--value: ${value ?? 0}`, title: bounds && `95%: ${bounds}`, onclick: () => (byId("said").textContent = bounds && `${plain(row.task)}, ${column.title ?? column.label}: ${column.show(value)}, 95% interval ${bounds}`) }, column.show(value), shownBounds);
   }
   table.replaceChildren(el("caption", {}, caption), el("thead", {}, el("tr", {}, heads)), body);
   fill();

@@ -1,12 +1,20 @@
-// Fills the page from the summary, and again when another run, phase or environment is selected. `data-ready` on the root element
-// marks that the page is complete.
+// Fills the page from the summary, and again when another run, phase or environment is selected, or a live page has new figures.
+// `data-ready` on the root element marks that the page is complete.
 
-const report = JSON.parse(byId("summary").textContent);
-const runOf = new Map(report.runs.map((run) => [run.run_id, run]));
+let report = { title: "", runs: [], sections: [], notes: [], trainer: { step: [] }, comparisons: [], differing_settings: [], violations: {} };
+let runOf = new Map();
+let several = false;
+let onlyOurs = true;
 const runName = (id) => plain(runOf.get(id)?.name ?? id);
+
+function setReport(summary) {
+  report = summary;
+  runOf = new Map(report.runs.map((run) => [run.run_id, run]));
+  several = report.runs.length > 1;
+  onlyOurs = report.sections.every((section) => section.environment === "rg_dump");
+}
+
 const CLUSTERED = "95% confidence interval, clustered by question";
-const several = report.runs.length > 1;
-const onlyOurs = report.sections.every((section) => section.environment === "rg_dump");
 /** The phase, followed by the environment if the report has others than rg_dump. */
 const phaseOf = ({ phase, environment }) => (onlyOurs ? phase : plain(`${phase} ${environment}`));
 
@@ -55,8 +63,8 @@ function about() {
     const facts = [...(several ? [run.name] : [run.run_id, run.model && `model ${run.model}`]), run.started && `started ${String(run.started).replace("T", " ").replace("+00:00", " UTC")}`, run.attempt > 1 && `attempt ${run.attempt}`, ...(several ? evaluated : [])];
     const line = facts.filter(Boolean).map(plain).join(" · ");
     if (!several) return el("p", {}, line);
-    const toggle = (event) => { hidden[event.target.checked ? "delete" : "add"](run.run_id); redraw(); };
-    const box = el("input", { type: "checkbox", checked: true, style: `accent-color: ${runColor(run.run_id)}`, onchange: toggle });
+    const toggle = (event) => { hidden[event.target.checked ? "delete" : "add"](run.run_id); redraw(); writeAddress(); };
+    const box = el("input", { type: "checkbox", checked: !hidden.has(run.run_id), style: `accent-color: ${runColor(run.run_id)}`, onchange: toggle });
     return el("label", { title: "Show in the charts over the steps" }, box, line);
   }));
   byId("notes").replaceChildren(...report.notes.map((note) => el("li", {}, plain(note))));
@@ -113,7 +121,8 @@ function worst(section) {
   byId("worst-section").hidden = !tasks.length;
   byId("worst").replaceChildren(...tasks.map((task) => el("article", {},
     el("h3", {}, plain(task.task), el("span", { class: "muted" }, ` ${percent(atEnd(task))} solved${when}`)),
-    el("ul", {}, wrong.filter((group) => group.task === task.task).slice(0, 3).map(example)))));
+    el("ul", {}, wrong.filter((group) => group.task === task.task).slice(0, 3).map(example)),
+    el("button", { type: "button", onclick: () => showGroups({ ...viewOfSection(section), task: task.task, result: "unsolved" }) }, "List its unsolved responses"))));
 }
 
 function example(group) {
@@ -124,7 +133,7 @@ function example(group) {
     el("p", {}, "answered ", el("code", { dir: "auto" }, rollout.answer ? clip(plain(carried(rollout.answer)), 120) : "nothing"),
       group.expected ? [" for ", el("code", { dir: "auto" }, clip(plain(carried(group.expected)), 120))] : "",
       trouble ? el("span", { class: "badge trouble" }, words(trouble)) : ""),
-    el("button", { type: "button", onclick: () => openGroup(groups.indexOf(group), rollout) }, `Open this rollout${group.step == null ? "" : ` of step ${group.step}`}`));
+    el("button", { type: "button", onclick: () => openGroup(group, rollout.repetition) }, `Open this rollout${group.step == null ? "" : ` of step ${group.step}`}`));
 }
 
 /** Fill a section with charts, or say that there are none. */
@@ -159,31 +168,138 @@ function show(section) {
   redraw();
 }
 
-function choice() {
+const sectionKey = ({ run_id, phase, environment }) => [phase, environment, run_id].join(" ");
+const current = () => report.sections.find((section) => sectionKey(section) === byId("section").value) ?? report.sections[0];
+
+/** Choose a section by its key; the first one if there is none. */
+function chooseSection(key) {
   const select = byId("section");
-  select.replaceChildren(...report.sections.map((section, place) =>
-    el("option", { value: place }, several ? `${phaseOf(section)}, run ${runName(section.run_id)}` : phaseOf(section))));
-  byId("section-label").hidden = report.sections.length < 2;
-  byId("trainer-section").hidden = !report.trainer.step.length;
-  const current = () => report.sections[Number(select.value)];
-  select.addEventListener("change", () => { show(current()); unpacked.then(() => worst(current())); });
-  return current;
+  const before = select.value;
+  select.value = key ?? "";
+  if (select.selectedIndex < 0) select.selectedIndex = 0;
+  if (select.value !== before) showCurrent();
 }
 
-about();
-sideBySide();
-const unpacked = startBrowser();
-const current = choice();
-show(current());
+function showCurrent() {
+  show(current());
+  worst(current());
+}
+
+/** Fill everything from the report, whose section stays chosen. */
+function render() {
+  const select = byId("section");
+  const key = select.value;
+  document.title = byId("title").textContent = plain(report.title);
+  select.replaceChildren(...report.sections.map((section) =>
+    el("option", { value: sectionKey(section) }, several ? `${phaseOf(section)}, run ${runName(section.run_id)}` : phaseOf(section))));
+  if (key) select.value = key;
+  if (select.selectedIndex < 0) select.selectedIndex = 0;
+  byId("section-label").hidden = report.sections.length < 2;
+  byId("trainer-section").hidden = !report.trainer.step.length;
+  about();
+  sideBySide();
+  setMenus();
+  showCurrent();
+}
+
+// -- a live page
+
+let version = 0;
+let waiting = null; // figures that are not shown yet, because the page is being read
+let timer = 0;
+const PAUSE = 1000;
+
+/** Whether the reader looks at something that new figures would move or take away. */
+const isReading = () => opened != null || document.querySelector("figure:hover, table:hover, main select:focus, #tasks button:focus") != null || !getSelection().isCollapsed;
+
+/** Change the page; what is at the top of the window stays there. */
+function keepPlace(change) {
+  const anchor = [...document.querySelectorAll("main > section")].find((section) => !section.hidden && section.getBoundingClientRect().bottom > 0);
+  const before = anchor?.getBoundingClientRect().top;
+  change();
+  if (anchor && scrollY) scrollBy({ top: anchor.getBoundingClientRect().top - before, behavior: "instant" });
+}
+
+const megabytes = (bytes) => `${(bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
+
+/** Say how far the runs were read, or what is wrong. */
+function sayProgress({ problem, left, read, running, version }) {
+  const line = byId("reading");
+  line.classList.toggle("problem", Boolean(problem));
+  const parts = [problem ? plain(problem) : "", left ? `reading: ${count(known)} groups so far, ${megabytes(read)} read, ${megabytes(left)} left` : "", !left && running ? `${running === 1 ? "the run goes on" : `${running} runs go on`}: ${count(known)} groups so far` : "", !version && !problem && !left ? "reading" : "", waiting ? "new figures come when you are done here" : ""];
+  line.textContent = parts.filter(Boolean).join("; ");
+  line.hidden = !line.textContent;
+}
+
+/** Ask what is new, show it, and do so again after a while. */
+async function follow() {
+  clearTimeout(timer);
+  try {
+    if (!document.hidden) await update(await ask("state", { version }));
+  } catch (error) {
+    sayProgress({ problem: `no answer from rg-env dumps open (${error.message}): what is shown stays`, version });
+  }
+  timer = setTimeout(follow, PAUSE);
+}
+
+async function update(state) {
+  if (state.list) return showRuns(state.list);
+  const isFirst = !version && state.summary;
+  const hasNew = state.groups !== known;
+  known = state.groups;
+  if (state.summary) [version, waiting] = [state.version, state.summary];
+  if (waiting && (isFirst || !isReading())) {
+    setReport(waiting);
+    waiting = null;
+    keepPlace(render);
+  }
+  sayProgress(state);
+  if (isFirst) {
+    await readAddress();
+    document.documentElement.setAttribute("data-ready", "");
+  } else if (version && hasNew) {
+    // New groups stand behind those that are there, whose rows stay.
+    await load(Math.floor(byId("list").scrollTop / rowHeight()));
+    drawRows();
+  }
+}
+
+/** The runs that can be chosen. */
+function showRuns(list) {
+  document.title = byId("title").textContent = "Runs";
+  byId("skip").hidden = document.querySelector("main").hidden = true;
+  byId("choice").hidden = false;
+  if (document.querySelector("#runs :focus, #runs :checked")) return;
+  const linkTo = (paths) => `?${new URLSearchParams(paths.map((path) => ["run", path]))}`;
+  byId("runs").replaceChildren(el("tbody", {}, list.map((run) => el("tr", {},
+    el("th", { scope: "row", class: "text" }, el("input", { type: "checkbox", value: run.path, "aria-label": `choose ${plain(run.name)}` }), " ", el("a", { href: linkTo([run.path]) }, plain(run.name))),
+    ...[run.kind, run.model, run.started && String(run.started).replace("T", " ").slice(0, 16), run.state].map((fact) => el("td", {}, plain(fact || "–")))))));
+  if (!list.length) byId("runs").replaceChildren(el("tbody", {}, el("tr", {}, el("td", {}, "There is no run in the folder runs: start one, or name a dump, rg-env dumps open DUMP."))));
+  byId("together").hidden = list.length < 2;
+  byId("together").onclick = () => {
+    const paths = [...document.querySelectorAll("#runs :checked")].map((box) => box.value);
+    if (paths.length) location.search = linkTo(paths);
+  };
+  document.documentElement.setAttribute("data-ready", "");
+}
+
+// -- start
+
 let width = innerWidth;
 addEventListener("resize", () => {
   if (width === innerWidth) return; // phones resize when their address bar hides
   width = innerWidth;
   requestAnimationFrame(() => { fillTiles(); redraw(); drawRows(); });
 });
-unpacked.then(() => {
-  worst(current());
-  openLinked();
-  addEventListener("hashchange", openLinked);
-  document.documentElement.setAttribute("data-ready", "");
-});
+listen();
+byId("section").addEventListener("change", () => { showCurrent(); writeAddress(); });
+if (isLive) follow();
+else {
+  setReport(JSON.parse(byId("summary").textContent));
+  render();
+  startBrowser().then(async () => {
+    worst(current());
+    await readAddress();
+    document.documentElement.setAttribute("data-ready", "");
+  });
+}
