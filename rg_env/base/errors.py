@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable
 from typing import NoReturn
 
+from rg_env.base.wording import number_meant
 from rg_env.runner.failures import ConfigError, ScorerPoolError, describe, one_line
 from rg_env.runner.failures import OneLineError as RGEnvError
 
@@ -94,8 +95,6 @@ def need_number(
         if abs(limit) != math.inf:
             bounds.append(f"{words} {limit}")
     if not ok:
-        from rg_env.base.hints import number_meant
-
         meant = number_meant(str(value), whole=whole) if not is_number else ""
         right = f"must be a {'whole number' if whole else 'number'} {' and '.join(bounds)}".rstrip()
         refuse(setting, value, f"{right}; write {meant}" if meant else right)

@@ -6,7 +6,6 @@ Invariant: a hint begins with `; `, or is an empty text where nothing is similar
 from __future__ import annotations
 
 import importlib.util
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -83,31 +82,6 @@ def of_yaml(error: Exception) -> str:
     why = one_line(error).replace(' in "<unicode string>", line', ", line")
     hints = [hint for part, hint in _INDENTATION.items() if part in why]
     return "; ".join([why, *hints])
-
-
-def number_meant(text: str, *, whole: bool) -> str:
-    """Return the number that a text means which is none: with a comma, a unit or a percent sign; "" if it means none.
-
-    >>> [number_meant(text, whole=False) for text in ("0,7", "1,000", "50%", "5s", "2.5k", "ten")]
-    ['0.7', '1000', '0.5', '5', '2500', '']
-    >>> [number_meant(text, whole=True) for text in ("1e3", "2.5")]
-    ['1000', '']
-    """
-    found = _NUMBER.fullmatch(text.strip())
-    if found is None:
-        return ""
-    number, unit = found.groups()
-    if "," in number:
-        number = number.replace(",", "" if _THOUSANDS.fullmatch(number) else ".")
-    value = float(number) * _UNITS[unit]
-    if whole and not value.is_integer():
-        return ""
-    return f"{value:.10g}"
-
-
-_NUMBER = re.compile(r"([-+]?\d+(?:[.,]\d+|(?:,\d{3})+)?(?:e[-+]?\d+)?) ?(%|k|s|sec|seconds|)")
-_THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+")
-_UNITS = {"%": 0.01, "k": 1000, "s": 1, "sec": 1, "seconds": 1, "": 1}
 
 
 def loose_words(

@@ -14,7 +14,7 @@ from typing import Any
 from typer.core import TyperGroup
 
 from rg_env.base.errors import similar_words
-from rg_env.base.hints import number_meant
+from rg_env.base.wording import number_meant
 
 _LISTS = ("--tasks", "--by", "--columns")
 """Options whose value is a list with commas."""
