@@ -6,8 +6,7 @@
 #   cut off observations of several turns; also for environments of one turn. The template's exception ends the run, after
 #   the engine has loaded the model.
 # Met by: Gemma 2 and models with a template like its own.
-# The cure here: `rg-env train` and `preflight` render the system message before anything starts, and say so; the model
-#   needs a template that takes it, such as one set by generator.chat_template.
+# The cure here: rg_env's generator lets that message be refused when it is made, so that system_prompt=null is enough.
 source "$(dirname "$0")/environment.sh"
 environment skyrl==0.4.0 skyrl-gym==0.4.0 torch==2.13.0 ray==2.57.0 transformers==5.16.1 omegaconf==2.3.1 hydra-core==1.3.4 \
   numpy jaxtyping loguru tensordict accelerate peft==0.18.1 torchdata func_timeout aiohttp pybase64 orjson httpx
