@@ -52,8 +52,9 @@ def test_what_a_row_raises_and_a_process_that_ends_are_reported_and_lost_batches
         list(makers.ahead([[88]]))
     makers.ahead([[2], [3], [4]])
     assert [row["uid"].partition("#")[2] for batch in makers.ahead([[5], [6], [7]]) for row in batch] == ["5", "6", "7"]
-    with pytest.raises(RGEnvError, match="a process that makes rows of training ended"):
-        list(makers.ahead([[66]]))
+    for batches in ([[66]], [[0]], [[0]]):  # it does not come back
+        with pytest.raises(RGEnvError, match="a process that makes rows of training ended"):
+            list(makers.ahead(batches))
 
 
 def test_a_module_with_tasks_that_cannot_be_imported_is_named(monkeypatch):

@@ -9,7 +9,8 @@
 Invariant: batches come in the order in which they are asked for. The server imports what rows need, once for all
 makers: Reasoning Gym, modules with tasks and, to count tokens, the tokenizer, but neither torch, Ray nor SkyRL, unless
 a module with tasks does. All of them end with the trainer's process.
-Not covered: a row that hangs; the trainer waits for it.
+Not covered: a row that hangs, for which the trainer waits; a module with tasks that starts threads when it is imported,
+which are not in the makers.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ class RowMakers:
         return self._in_order(left)
 
     def _ask(self, maker: Connection, numbers: Sequence[int]) -> None:
-        maker.send(numbers)
+        with suppress(OSError):  # it ended: `_take` says so
+            maker.send(numbers)
         self._asked.append(maker)
 
     def _take(self) -> tuple[Connection, Any]:
@@ -128,7 +130,7 @@ def serve(ends: Sequence[int]) -> None:
     except Exception as error:
         for end in ends:
             Connection(end).send(_to_send(error))
-        return
+        raise  # into the log, too: the trainer may ask anew before it has read these
     for end in ends:
         if os.fork() == 0:
             die_with_parent()
