@@ -34,6 +34,7 @@ from rg_env.errors import RGEnvError, describe
 from rg_env.page import STATISTICS, summarize
 from rg_env.page.page import summary_json
 from rg_env.page.report_groups import Group, ledger_groups, recorded_group
+from rg_env.scoring.types import Status, Violation
 
 TICK_SECONDS = 1.0
 """After which the files of a run that goes on are looked at again."""
@@ -43,11 +44,16 @@ IDLE_SECONDS = 20.0
 """After which a page that asks nothing is not read for."""
 SEARCH_SECONDS = 0.3
 """For which one request searches texts."""
+LONGEST_PAUSE = 2.0
+"""After which files are looked at again at the latest, while a run goes on."""
 _SHARE = 20
-"""A look at the files, or the figures, that took a second are not made again before so many seconds."""
+"""Figures that took a second of the processor are not made again before so many seconds; a look at files likewise."""
 _TEXT_PLACE = ("text", "text_file", "text_at")
 _OF_GROUPS = ("run_id", "group_id", "task", "phase", "environment", "outcome", "no_signal", "step", "item", "solved_at")
 _OF_ROLLOUTS = ("base_score", "reward", "violation", "status", "response_tokens", "truncated")
+_SMALL = pl.Schema(
+    {"violation": pl.Enum(["", *Violation]), "status": pl.Enum(Status), "response_tokens": pl.Int32()},
+)
 _TESTABLE = {*_OF_GROUPS, *_OF_ROLLOUTS}
 """The columns that are held in memory, on which a condition is tested at once."""
 _LEDGER = "ledger"
@@ -95,6 +101,7 @@ class Following:
         self._asked = time.monotonic()
         self._closed = threading.Event()
         self._states: dict[str, State] = {}
+        self._has_more, self._figures_after = False, 0.0
         self._clear(Dump(()))
         self.summary = summary_json(None)
         self.version = self.read = self.left = 0
@@ -183,20 +190,21 @@ class Following:
         start = time.thread_time()
         runs = find_runs(self._paths)
         self._texts = Dump(runs)
-        has_more = False
         for run in runs:
             for file in run.files_of(*run.kinds_for_frames(texts=False)):
                 if self._read_file(run, file):
-                    has_more = True
+                    self._has_more = True
         states = {run.run_id: run.state() for run in runs}
         ended = [run_id for run_id, state in states.items() if self._states.get(run_id, state) is not state]
         self._states = states
         if ended:
             return False
-        if has_more:
+        pause = ENDED_SECONDS
+        if State.RUNNING in states.values():
+            pause = min(LONGEST_PAUSE, max(TICK_SECONDS, _SHARE * (time.thread_time() - start)))
+        if self._has_more and time.monotonic() > self._figures_after:
             self._show(is_whole=True)
-        pause = TICK_SECONDS if State.RUNNING in states.values() else ENDED_SECONDS
-        self._rest(max(pause, _SHARE * (time.thread_time() - start)))
+        self._rest(pause)
         return True
 
     def _read_file(self, run: Run, file: DumpFile) -> bool:
@@ -242,11 +250,11 @@ class Following:
         groups = measured.groups.select(kept).with_columns(
             *batch.groups.select(_TEXT_PLACE), pl.lit(ledger, pl.Int32).alias(_LEDGER)
         )
-        words = pl.Schema({"violation": pl.Categorical(), "status": pl.Categorical()})
-        return _Part(measured, groups, batch.rollouts.select(GROUP, *_OF_ROLLOUTS).cast(words))
+        return _Part(measured, groups, batch.rollouts.select(GROUP, *_OF_ROLLOUTS).cast(_SMALL))
 
     def _show(self, *, is_whole: bool) -> None:
         """Make the figures of what has been read."""
+        start = time.process_time()  # of all threads: polars has its own
         batches = [part.measured for part in self._parts]
         if not any(part.groups["solve_rate:count"].sum() for part in batches):
             if is_whole:
@@ -261,6 +269,8 @@ class Following:
             dump = self._dump
         summary = summarize(dump, measured, numbers, texts=False)
         self.summary, self.version = summary_json(summary), self.version + 1
+        self._has_more = False
+        self._figures_after = time.monotonic() + _SHARE * (time.process_time() - start)
 
     def _repeated(self) -> list[int]:
         """Return the numbers of the runs with several attempts."""
