@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from rg_env.analysis.group_text import Query
-from rg_env.analysis.stats import STATISTICS as ALL_STATISTICS
 from rg_env.analysis.stats import Reading, step_numbers, threshold
 from rg_env.dump import Dump, GroupRecord
 from rg_env.dump.conditions import Condition, parse_condition
@@ -115,13 +114,13 @@ class Following:
     def _clear(self, dump: Dump) -> None:
         self._dump = dump
         self._texts = Dump(dump.runs)
-        self._reading = Reading(
-            threshold(dump, None), [each for each in ALL_STATISTICS if each.name in {*STATISTICS, "solve_rate"}], True
-        )
+        self._reading = Reading(threshold(dump, None), STATISTICS, to_match=True)
         self._columns = list(dict.fromkeys([*self._reading.columns, *_TEXT_PLACE, *_OF_ROLLOUTS]))
         self._parts: list[_Part] = []
+        # The files whose groups are not those of the dump that was opened first.
         self._ledgers: list[Path | None] = [None]  # None: of the dump itself
         self._numbers: dict[str, int] = {}
+        # By run, kind and number, because a writer renames its file when it is full.
         self._sizes: dict[tuple[str, str, int], int] = {}
         self._seen: dict[tuple[str, str, int], set[str]] = {}
         self._found: dict[str, _Found] = {}
@@ -152,9 +151,10 @@ class Following:
     def _read_all(self) -> None:
         runs = find_runs(self._paths)
         dump = Dump(runs)
-        states = {run.run_id: run.state() for run in runs}
+        states = _states_of(runs)
         sizes = dict(_ledger_sizes(runs))
         total, began = sum(sizes.values()), time.monotonic()
+        # Later, what there is stays on the page until all has been read again.
         is_first = not self._parts
         parts: list[_Part] = []
         if is_first:
@@ -194,10 +194,11 @@ class Following:
             for file in run.files_of(*run.kinds_for_frames(texts=False)):
                 if self._read_file(run, file):
                     self._has_more = True
-        states = {run.run_id: run.state() for run in runs}
-        ended = [run_id for run_id, state in states.items() if self._states.get(run_id, state) is not state]
+        states = _states_of(runs)
+        # What was known of a run against what is known now: a new run has not changed.
+        has_changed = states | self._states != self._states | states
         self._states = states
-        if ended:
+        if has_changed:
             return False
         pause = ENDED_SECONDS
         if State.RUNNING in states.values():
@@ -212,6 +213,7 @@ class Following:
         key = (run.run_id, file.kind.value, file.batch)
         with suppress(OSError):  # renamed just now: the next time
             size = file.path.stat().st_size
+            # A file that was sealed is smaller, and has nothing new.
             if size <= self._sizes.get(key, 0):
                 return False
             batches = Dump((Run(run.run_id, (file,), run.manifest),)).read_batches(self._columns, lambda batch: batch)
@@ -236,6 +238,7 @@ class Following:
         if groups.is_empty():
             return False
         seen.update(groups["group_id"])
+        # The rollouts name their groups by row, and some rows are gone.
         places = groups.select(pl.col("row").alias(GROUP)).with_row_index("new")
         rollouts = batch.rollouts.join(places, on=GROUP, maintain_order="left").drop(GROUP).rename({"new": GROUP})
         groups = groups.drop("row").with_columns(pl.lit(number, batch.groups.schema[RUN]).alias(RUN))
@@ -245,6 +248,7 @@ class Following:
         return True
 
     def _part(self, batch: Batch, ledger: int) -> _Part:
+        # The columns of groups are those that the figures have, which cost no second memory.
         measured = self._reading.part(batch)
         kept = [name for name in dict.fromkeys((*_OF_GROUPS, *UNIT)) if name in measured.groups.columns]
         groups = measured.groups.select(kept).with_columns(
@@ -282,15 +286,13 @@ class Following:
     def state(self) -> dict[str, Any]:
         """Return how far everything was read."""
         self._asked = time.monotonic()
-        groups = sum(part.groups.height for part in self._parts)
-        running = [run_id for run_id, state in self._states.items() if state is State.RUNNING]
         return {
             "version": self.version,
-            "groups": groups,
+            "groups": _height(self._parts),
             "read": self.read,
             "left": self.left,
             "problem": self.problem,
-            "running": len(running),
+            "running": list(self._states.values()).count(State.RUNNING),
         }
 
     def find(self, where: str, text: str, first: int, count: int) -> dict[str, Any]:
@@ -313,7 +315,7 @@ class Following:
             left = self._search(found)
             places = found.hits[first : first + count]
             rows = [_row(group) for group in self._groups(places)]
-            known = sum(part.groups.height for part in self._parts)
+            known = _height(self._parts)
         return {"total": len(found.hits), "of": known, "left": left, "rows": rows}
 
     def group(self, run_id: str, group_id: str) -> Group | None:
@@ -329,6 +331,7 @@ class Following:
     def _found_for(self, where: str, text: str) -> _Found:
         key = f"{where}\0{text}"
         if key not in self._found:
+            # Before the key is kept, because an invalid one raises.
             condition = parse_condition(where) if where else None
             if len(self._found) > 8:  # the oldest goes
                 del self._found[next(iter(self._found))]
@@ -341,9 +344,9 @@ class Following:
         if found.condition and not _TESTABLE.issuperset(found.condition.columns):
             self._test_in_files(found, found.condition.text)
             return
-        start = sum(part.groups.height for part in parts[: found.parts])
+        start = _height(parts[: found.parts])
         for part in parts[found.parts :]:
-            found.tested += [start + row for row in _matching(part, found.condition)]
+            found.tested += (_matching(part, found.condition) + start).to_list()
             start += part.groups.height
         found.parts = len(parts)
         if repeated := self._repeated() if parts else []:
@@ -359,7 +362,8 @@ class Following:
         start = 0
         for part in self._parts:
             ours = part.groups.select(pl.col("run_id", "group_id").cast(pl.String)).with_row_index("place")
-            found.tested += [start + row for row in ours.join(names, on=("run_id", "group_id"), how="semi")["place"]]
+            rows = ours.join(names, on=("run_id", "group_id"), how="semi", maintain_order="left")["place"]
+            found.tested += (rows + start).to_list()
             start += part.groups.height
         found.parts = len(self._parts)
 
@@ -400,6 +404,7 @@ class Following:
         """Yield groups with their texts, those without a text from the ledger."""
         for _, row in self._rows(places):
             record = self._text(row)
+            # Most have a text, which says everything that the ledger says.
             if record is not None:
                 yield recorded_group(record, row["solved_at"])
                 continue
@@ -417,26 +422,41 @@ def _ledger_sizes(runs: Sequence[Run]) -> Iterator[tuple[tuple[str, str, int], i
                 yield (run.run_id, file.kind.value, file.batch), file.path.stat().st_size
 
 
-def _matching(part: _Part, condition: Condition | None) -> list[int]:
+def _states_of(runs: Sequence[Run]) -> dict[str, State]:
+    return {run.run_id: run.state() for run in runs}
+
+
+def _height(parts: Sequence[_Part]) -> int:
+    """Return the number of groups in parts."""
+    return sum(part.groups.height for part in parts)
+
+
+def _matching(part: _Part, condition: Condition | None) -> pl.Series:
     """Return the rows of the groups of which a rollout meets the condition."""
     if condition is None:
-        return list(range(part.groups.height))
+        return pl.int_range(part.groups.height, eager=True)
     columns = condition.columns
     rows = Batch(part.groups, part.rollouts).rows([GROUP, *columns])
+    # Words are held as numbers, of which SQL knows nothing.
     words = {name: pl.String() for name in columns if not rows.schema[name].is_numeric() and name != "truncated"}
     words.pop("no_signal", None)
-    return rows.cast(pl.Schema(words)).filter(condition.test)[GROUP].unique().sort().to_list()
+    return rows.cast(pl.Schema(words)).filter(condition.test)[GROUP].unique().sort().cast(pl.Int64)
 
 
 _OF_ROW = ("run_id", "group_id", "task", "phase", "environment", "step", "outcome", "solved_at", "text_reason")
 
 
+_OF_SQUARE = ("base_score", "violation", "status")
+
+
 def _row(group: Group) -> Group:
     """Return what the list shows of a group."""
-    asked = [message["content"] for message in group.get("prompt", ()) if message["role"] != "system"]
     row = {name: group[name] for name in _OF_ROW if name in group}
-    names = ("base_score", "violation", "status")
-    row["rollouts"] = [{name: rollout[name] for name in names} for rollout in group["rollouts"]]
-    if asked:
-        row["asked"] = asked[-1]
+    # The last one is the question.
+    for message in group.get("prompt", ()):
+        if message["role"] != "system":
+            row["asked"] = message["content"]
+    row["rollouts"] = []
+    for rollout in group["rollouts"]:
+        row["rollouts"].append({name: rollout[name] for name in _OF_SQUARE})
     return row

@@ -116,8 +116,7 @@ class LivePage:
         names = request.query_params.getlist("run")
         if self._paths or not names:
             return self._paths
-        known = {str(folder): folder for folder in self._folders()}
-        return [known[name] for name in names if name in known]
+        return [folder for folder in self._folders() if str(folder) in names]
 
     def _following(self, request: Request) -> Following | None:
         chosen = tuple(self._chosen(request))
