@@ -210,13 +210,9 @@ def measure(
         DumpError: no rollout can be counted.
         ConditionError: as `Dump.where`.
     """
-    chosen = STATISTICS
-    if names is not None:
-        wanted = {*names, "solve_rate"}
-        chosen = tuple(each for each in STATISTICS if each.name in wanted)
     # Rows alone have no settings and no conditions, which only a dump can be asked for.
     dump = rollouts if isinstance(rollouts, Dump) else None
-    reading = Reading(threshold(dump, solved_at), chosen, to_match)
+    reading = Reading(threshold(dump, solved_at), names, to_match)
     if isinstance(rollouts, Dump):
         return reading.measured(rollouts.read_batches(reading.columns, reading.part), rollouts)
     return reading.measured([reading.part(_batch(rollouts, reading.columns))], None)
@@ -225,8 +221,12 @@ def measure(
 class Reading:
     """Makes the sums of groups while they are read, so that no frame has every column of every rollout."""
 
-    def __init__(self, solved_from: pl.Expr, chosen: Sequence[Statistic], to_match: bool) -> None:
+    def __init__(self, solved_from: pl.Expr, names: Collection[str] | None, to_match: bool) -> None:
         self._solved_from = solved_from
+        chosen = STATISTICS
+        if names is not None:
+            wanted = {*names, "solve_rate"}
+            chosen = tuple(each for each in STATISTICS if each.name in wanted)
         self._chosen = chosen
         self._kept = list(_OF_GROUP)
         if to_match:
@@ -296,7 +296,7 @@ class Reading:
         run_order = pl.Enum(groups["run_id"].cast(pl.String).unique(maintain_order=True))
         groups = groups.with_columns(pl.col("run_id").cast(run_order))
         whole = dump is None or dump.whole_groups
-        return Measured(groups, counted, tuple(self._chosen), whole, number - counted.height)
+        return Measured(groups, counted, self._chosen, whole, number - counted.height)
 
 
 def _batch(rows: pl.LazyFrame | pl.DataFrame, columns: Sequence[str]) -> Batch:

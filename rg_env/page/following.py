@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from rg_env.analysis.stats import STATISTICS as ALL_STATISTICS
 from rg_env.analysis.stats import Reading, step_numbers, threshold
 from rg_env.base.errors import RGEnvError, describe
 from rg_env.dump import Dump, GroupRecord
@@ -34,6 +33,7 @@ from rg_env.dump.run_files import Run, find_runs
 from rg_env.page import STATISTICS, summarize
 from rg_env.page.page import summary_json
 from rg_env.page.report_groups import Group, ledger_groups, recorded_group
+from rg_env.scoring.types import Status, Violation
 
 TICK_SECONDS = 1.0
 """After which the files of a run that goes on are looked at again."""
@@ -43,11 +43,16 @@ IDLE_SECONDS = 20.0
 """After which a page that asks nothing is not read for."""
 SEARCH_SECONDS = 0.3
 """For which one request searches texts."""
+LONGEST_PAUSE = 2.0
+"""After which files are looked at again at the latest, while a run goes on."""
 _SHARE = 20
-"""A look at the files, or the figures, that took a second are not made again before so many seconds."""
+"""Figures that took a second of the processor are not made again before so many seconds; a look at files likewise."""
 _TEXT_PLACE = ("text", "text_file", "text_at")
 _OF_GROUPS = ("run_id", "group_id", "task", "phase", "environment", "outcome", "no_signal", "step", "item", "solved_at")
 _OF_ROLLOUTS = ("base_score", "reward", "violation", "status", "response_tokens", "truncated")
+_SMALL = pl.Schema(
+    {"violation": pl.Enum(["", *Violation]), "status": pl.Enum(Status), "response_tokens": pl.Int32()},
+)
 _TESTABLE = {*_OF_GROUPS, *_OF_ROLLOUTS}
 """The columns that are held in memory, on which a condition is tested at once."""
 _LEDGER = "ledger"
@@ -95,6 +100,7 @@ class Following:
         self._asked = time.monotonic()
         self._closed = threading.Event()
         self._states: dict[str, State] = {}
+        self._has_more, self._figures_after = False, 0.0
         self._clear(Dump(()))
         self.summary = summary_json(None)
         self.version = self.read = self.left = 0
@@ -108,13 +114,13 @@ class Following:
     def _clear(self, dump: Dump) -> None:
         self._dump = dump
         self._texts = Dump(dump.runs)
-        self._reading = Reading(
-            threshold(dump, None), [each for each in ALL_STATISTICS if each.name in {*STATISTICS, "solve_rate"}], True
-        )
+        self._reading = Reading(threshold(dump, None), STATISTICS, to_match=True)
         self._columns = list(dict.fromkeys([*self._reading.columns, *_TEXT_PLACE, *_OF_ROLLOUTS]))
         self._parts: list[_Part] = []
+        # The files whose groups are not those of the dump that was opened first.
         self._ledgers: list[Path | None] = [None]  # None: of the dump itself
         self._numbers: dict[str, int] = {}
+        # By run, kind and number, because a writer renames its file when it is full.
         self._sizes: dict[tuple[str, str, int], int] = {}
         self._seen: dict[tuple[str, str, int], set[str]] = {}
         self._found: dict[str, _Found] = {}
@@ -145,9 +151,10 @@ class Following:
     def _read_all(self) -> None:
         runs = find_runs(self._paths)
         dump = Dump(runs)
-        states = {run.run_id: run.state() for run in runs}
+        states = _states_of(runs)
         sizes = dict(_ledger_sizes(runs))
         total, began = sum(sizes.values()), time.monotonic()
+        # Later, what there is stays on the page until all has been read again.
         is_first = not self._parts
         parts: list[_Part] = []
         if is_first:
@@ -183,20 +190,22 @@ class Following:
         start = time.thread_time()
         runs = find_runs(self._paths)
         self._texts = Dump(runs)
-        has_more = False
         for run in runs:
             for file in run.files_of(*run.kinds_for_frames(texts=False)):
                 if self._read_file(run, file):
-                    has_more = True
-        states = {run.run_id: run.state() for run in runs}
-        ended = [run_id for run_id, state in states.items() if self._states.get(run_id, state) is not state]
+                    self._has_more = True
+        states = _states_of(runs)
+        # What was known of a run against what is known now: a new run has not changed.
+        has_changed = states | self._states != self._states | states
         self._states = states
-        if ended:
+        if has_changed:
             return False
-        if has_more:
+        pause = ENDED_SECONDS
+        if State.RUNNING in states.values():
+            pause = min(LONGEST_PAUSE, max(TICK_SECONDS, _SHARE * (time.thread_time() - start)))
+        if self._has_more and time.monotonic() > self._figures_after:
             self._show(is_whole=True)
-        pause = TICK_SECONDS if State.RUNNING in states.values() else ENDED_SECONDS
-        self._rest(max(pause, _SHARE * (time.thread_time() - start)))
+        self._rest(pause)
         return True
 
     def _read_file(self, run: Run, file: DumpFile) -> bool:
@@ -204,6 +213,7 @@ class Following:
         key = (run.run_id, file.kind.value, file.batch)
         with suppress(OSError):  # renamed just now: the next time
             size = file.path.stat().st_size
+            # A file that was sealed is smaller, and has nothing new.
             if size <= self._sizes.get(key, 0):
                 return False
             batches = Dump((Run(run.run_id, (file,), run.manifest),)).read_batches(self._columns, lambda batch: batch)
@@ -228,6 +238,7 @@ class Following:
         if groups.is_empty():
             return False
         seen.update(groups["group_id"])
+        # The rollouts name their groups by row, and some rows are gone.
         places = groups.select(pl.col("row").alias(GROUP)).with_row_index("new")
         rollouts = batch.rollouts.join(places, on=GROUP, maintain_order="left").drop(GROUP).rename({"new": GROUP})
         groups = groups.drop("row").with_columns(pl.lit(number, batch.groups.schema[RUN]).alias(RUN))
@@ -237,16 +248,17 @@ class Following:
         return True
 
     def _part(self, batch: Batch, ledger: int) -> _Part:
+        # The columns of groups are those that the figures have, which cost no second memory.
         measured = self._reading.part(batch)
         kept = [name for name in dict.fromkeys((*_OF_GROUPS, *UNIT)) if name in measured.groups.columns]
         groups = measured.groups.select(kept).with_columns(
             *batch.groups.select(_TEXT_PLACE), pl.lit(ledger, pl.Int32).alias(_LEDGER)
         )
-        words = pl.Schema({"violation": pl.Categorical(), "status": pl.Categorical()})
-        return _Part(measured, groups, batch.rollouts.select(GROUP, *_OF_ROLLOUTS).cast(words))
+        return _Part(measured, groups, batch.rollouts.select(GROUP, *_OF_ROLLOUTS).cast(_SMALL))
 
     def _show(self, *, is_whole: bool) -> None:
         """Make the figures of what has been read."""
+        start = time.process_time()  # of all threads: polars has its own
         batches = [part.measured for part in self._parts]
         if not any(part.groups["solve_rate:count"].sum() for part in batches):
             if is_whole:
@@ -261,6 +273,8 @@ class Following:
             dump = self._dump
         summary = summarize(dump, measured, numbers, texts=False)
         self.summary, self.version = summary_json(summary), self.version + 1
+        self._has_more = False
+        self._figures_after = time.monotonic() + _SHARE * (time.process_time() - start)
 
     def _repeated(self) -> list[int]:
         """Return the numbers of the runs with several attempts."""
@@ -272,15 +286,13 @@ class Following:
     def state(self) -> dict[str, Any]:
         """Return how far everything was read."""
         self._asked = time.monotonic()
-        groups = sum(part.groups.height for part in self._parts)
-        running = [run_id for run_id, state in self._states.items() if state is State.RUNNING]
         return {
             "version": self.version,
-            "groups": groups,
+            "groups": _height(self._parts),
             "read": self.read,
             "left": self.left,
             "problem": self.problem,
-            "running": len(running),
+            "running": list(self._states.values()).count(State.RUNNING),
         }
 
     def find(self, where: str, text: str, first: int, count: int) -> dict[str, Any]:
@@ -303,7 +315,7 @@ class Following:
             left = self._search(found)
             places = found.hits[first : first + count]
             rows = [_row(group) for group in self._groups(places)]
-            known = sum(part.groups.height for part in self._parts)
+            known = _height(self._parts)
         return {"total": len(found.hits), "of": known, "left": left, "rows": rows}
 
     def group(self, run_id: str, group_id: str) -> Group | None:
@@ -319,6 +331,7 @@ class Following:
     def _found_for(self, where: str, text: str) -> _Found:
         key = f"{where}\0{text}"
         if key not in self._found:
+            # Before the key is kept, because an invalid one raises.
             condition = parse_condition(where) if where else None
             if len(self._found) > 8:  # the oldest goes
                 del self._found[next(iter(self._found))]
@@ -331,9 +344,9 @@ class Following:
         if found.condition and not _TESTABLE.issuperset(found.condition.columns):
             self._test_in_files(found, found.condition.text)
             return
-        start = sum(part.groups.height for part in parts[: found.parts])
+        start = _height(parts[: found.parts])
         for part in parts[found.parts :]:
-            found.tested += [start + row for row in _matching(part, found.condition)]
+            found.tested += (_matching(part, found.condition) + start).to_list()
             start += part.groups.height
         found.parts = len(parts)
         if repeated := self._repeated() if parts else []:
@@ -349,7 +362,8 @@ class Following:
         start = 0
         for part in self._parts:
             ours = part.groups.select(pl.col("run_id", "group_id").cast(pl.String)).with_row_index("place")
-            found.tested += [start + row for row in ours.join(names, on=("run_id", "group_id"), how="semi")["place"]]
+            rows = ours.join(names, on=("run_id", "group_id"), how="semi", maintain_order="left")["place"]
+            found.tested += (rows + start).to_list()
             start += part.groups.height
         found.parts = len(self._parts)
 
@@ -390,6 +404,7 @@ class Following:
         """Yield groups with their texts, those without a text from the ledger."""
         for _, row in self._rows(places):
             record = self._text(row)
+            # Most have a text, which says everything that the ledger says.
             if record is not None:
                 yield recorded_group(record, row["solved_at"])
                 continue
@@ -407,26 +422,41 @@ def _ledger_sizes(runs: Sequence[Run]) -> Iterator[tuple[tuple[str, str, int], i
                 yield (run.run_id, file.kind.value, file.batch), file.path.stat().st_size
 
 
-def _matching(part: _Part, condition: Condition | None) -> list[int]:
+def _states_of(runs: Sequence[Run]) -> dict[str, State]:
+    return {run.run_id: run.state() for run in runs}
+
+
+def _height(parts: Sequence[_Part]) -> int:
+    """Return the number of groups in parts."""
+    return sum(part.groups.height for part in parts)
+
+
+def _matching(part: _Part, condition: Condition | None) -> pl.Series:
     """Return the rows of the groups of which a rollout meets the condition."""
     if condition is None:
-        return list(range(part.groups.height))
+        return pl.int_range(part.groups.height, eager=True)
     columns = condition.columns
     rows = Batch(part.groups, part.rollouts).rows([GROUP, *columns])
+    # Words are held as numbers, of which SQL knows nothing.
     words = {name: pl.String() for name in columns if not rows.schema[name].is_numeric() and name != "truncated"}
     words.pop("no_signal", None)
-    return rows.cast(pl.Schema(words)).filter(condition.test)[GROUP].unique().sort().to_list()
+    return rows.cast(pl.Schema(words)).filter(condition.test)[GROUP].unique().sort().cast(pl.Int64)
 
 
 _OF_ROW = ("run_id", "group_id", "task", "phase", "environment", "step", "outcome", "solved_at", "text_reason")
 
 
+_OF_SQUARE = ("base_score", "violation", "status")
+
+
 def _row(group: Group) -> Group:
     """Return what the list shows of a group."""
-    asked = [message["content"] for message in group.get("prompt", ()) if message["role"] != "system"]
     row = {name: group[name] for name in _OF_ROW if name in group}
-    names = ("base_score", "violation", "status")
-    row["rollouts"] = [{name: rollout[name] for name in names} for rollout in group["rollouts"]]
-    if asked:
-        row["asked"] = asked[-1]
+    # The last one is the question.
+    for message in group.get("prompt", ()):
+        if message["role"] != "system":
+            row["asked"] = message["content"]
+    row["rollouts"] = []
+    for rollout in group["rollouts"]:
+        row["rollouts"].append({name: rollout[name] for name in _OF_SQUARE})
     return row

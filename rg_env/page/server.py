@@ -32,7 +32,12 @@ _NAMES = ("localhost", "127.0.0.1")
 _MOST_FOLLOWED = 4
 """How many selections of runs are held in memory."""
 _MOST_ROWS = 200
-_HEADERS = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
 
 
 class LivePage:
@@ -73,9 +78,9 @@ class LivePage:
         following, asked = self._following(request), request.query_params
         if following is None:
             return _json({"total": 0, "of": 0, "left": 0, "rows": []})
-        first, count = (int(asked.get(name, "0").zfill(1)) for name in ("first", "count"))
+        first, count = _number(asked.get("first", "")), min(_MOST_ROWS, _number(asked.get("count", "")))
         try:
-            return _json(following.find(asked.get("where", ""), asked.get("search", ""), first, min(count, _MOST_ROWS)))
+            return _json(following.find(asked.get("where", ""), asked.get("search", ""), first, count))
         except RGEnvError as error:
             return _json({"error": str(error)})
 
@@ -111,8 +116,7 @@ class LivePage:
         names = request.query_params.getlist("run")
         if self._paths or not names:
             return self._paths
-        known = {str(folder): folder for folder in self._folders()}
-        return [known[name] for name in names if name in known]
+        return [folder for folder in self._folders() if str(folder) in names]
 
     def _following(self, request: Request) -> Following | None:
         chosen = tuple(self._chosen(request))
@@ -137,12 +141,16 @@ class _Door:
             return
         request = Request(scope)
         name = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
-        token = scope["path"].split("/")[1]
+        token = scope["path"][1:].partition("/")[0]
         is_known = hmac.compare_digest(token.encode(), self._token.encode())
         if name in _NAMES and is_known:
             await self._inner(scope, receive, send)
         else:
             await Response(status_code=404)(scope, receive, send)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
 
 
 def _response(body: bytes, kind: str) -> Response:

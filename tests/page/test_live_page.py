@@ -376,6 +376,7 @@ def test_without_the_token_or_under_another_name_there_is_nothing(link):
         assert fetched(f"{link}state", Host=host) == (404, b""), host
     assert fetched(f"{link}state", Host="localhost:9000")[0] == 200, "a forwarded port"
     assert fetched(f"{link}nothing")[0] == 404
+    assert fetched(f"{link}rows?first=x&count=9999999999")[0] == 200
     assert b"rg_env" not in fetched(f"{link}../../pyproject.toml")[1]
 
 

@@ -67,6 +67,7 @@ function about() {
     const box = el("input", { type: "checkbox", checked: !hidden.has(run.run_id), style: `accent-color: ${runColor(run.run_id)}`, onchange: toggle });
     return el("label", { title: "Show in the charts over the steps" }, box, line);
   }));
+  if (isLive && location.search) byId("about").append(el("a", { href: "./" }, "All runs"));
   byId("notes").replaceChildren(...report.notes.map((note) => el("li", {}, plain(note))));
 }
 
@@ -270,7 +271,7 @@ function showRuns(list) {
   byId("skip").hidden = document.querySelector("main").hidden = true;
   byId("choice").hidden = false;
   if (document.querySelector("#runs :focus, #runs :checked")) return;
-  const linkTo = (paths) => `?${new URLSearchParams(paths.map((path) => ["run", path]))}`;
+  const linkTo = (paths) => `?${new URLSearchParams(paths.map((path) => ["run", path]))}${location.hash}`;
   byId("runs").replaceChildren(el("tbody", {}, list.map((run) => el("tr", {},
     el("th", { scope: "row", class: "text" }, el("input", { type: "checkbox", value: run.path, "aria-label": `choose ${plain(run.name)}` }), " ", el("a", { href: linkTo([run.path]) }, plain(run.name))),
     ...[run.kind, run.model, run.started && String(run.started).replace("T", " ").slice(0, 16), run.state].map((fact) => el("td", {}, plain(fact || "–")))))));
@@ -278,7 +279,7 @@ function showRuns(list) {
   byId("together").hidden = list.length < 2;
   byId("together").onclick = () => {
     const paths = [...document.querySelectorAll("#runs :checked")].map((box) => box.value);
-    if (paths.length) location.search = linkTo(paths);
+    if (paths.length) location.assign(linkTo(paths));
   };
   document.documentElement.setAttribute("data-ready", "");
 }
