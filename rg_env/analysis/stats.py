@@ -173,20 +173,23 @@ class Measured:
         is_last = "step" not in keys
         known = self._counts.get((is_last, *keys))
         if known is None:
-            source, number = self._finer_counts(is_last, keys)
-            known = source.group_by(*keys, *_OF_COUNTS).agg(number.alias("rollouts"))
+            known = self._finer_counts(is_last, keys).group_by(*keys, *_OF_COUNTS).agg(pl.col("rollouts").sum())
             self._counts[is_last, *keys] = known
         return known
 
-    def _finer_counts(self, is_last: bool, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.Expr]:
-        """Return counts by more keys, which are few rows, or else the rollouts; and how many a row stands for."""
+    def _finer_counts(self, is_last: bool, keys: Sequence[str]) -> pl.DataFrame:
+        """Return counts by more keys, or of parts of the rollouts, both of which are few rows."""
         for (of_last, *finer), frame in self._counts.items():
             if of_last is is_last and set(keys) <= set(finer):
-                return frame, pl.col("rollouts").sum()
+                return frame
         groups = _one_evaluation(with_keys(self.groups, keys), keys).select(GROUP, *keys)
-        return self.rollouts.join(groups, on=GROUP), pl.len()
+        parts = []
+        for rows in self.rollouts.iter_slices(_COUNTED_AT_ONCE):
+            parts.append(rows.join(groups, on=GROUP).group_by(*keys, *_OF_COUNTS).agg(rollouts=pl.len()))
+        return pl.concat(parts)
 
 
+_COUNTED_AT_ONCE = 500_000
 _OF_COUNTS = ("solved", "response_tokens", "violation", "status")
 
 
@@ -214,7 +217,7 @@ def measure(
     dump = rollouts if isinstance(rollouts, Dump) else None
     reading = Reading(threshold(dump, solved_at), names, to_match)
     if isinstance(rollouts, Dump):
-        return reading.measured(rollouts.read_batches(reading.columns, reading.part), rollouts)
+        return reading.measured(rollouts.read_batches(reading.columns, reading.part, _TYPES), rollouts)
     return reading.measured([reading.part(_batch(rollouts, reading.columns))], None)
 
 
@@ -273,7 +276,8 @@ class Reading:
         """
         groups, counted = _joined(parts)
         if dump is not None:
-            groups = in_order(groups, dump.repeated() if repeated is None else repeated)
+            repeated = dump.repeated() if repeated is None else repeated
+            groups = in_order(groups, repeated)
         number = int(groups["number"].sum())
         if not number:
             if dump is None:
@@ -281,8 +285,10 @@ class Reading:
             if dump.conditions:
                 dump.refuse_conditions()
             raise DumpError(_why_no_rollouts(dump))
+        read = groups.height
         groups = groups.filter(pl.col("solve_rate:count") > 0)
-        counted = counted.join(groups.select(GROUP), on=GROUP, how="semi")
+        if groups.height < read or repeated:
+            counted = counted.join(groups.select(GROUP), on=GROUP, how="semi")
         of_groups = []
         for each in self._chosen:
             if each.per_group:

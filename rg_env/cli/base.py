@@ -51,7 +51,8 @@ class CommandApp(typer.Typer):
         Args:
             module: of `rg_env.cli`, whose `commands` has it. `help`: the first paragraph of its help.
         """
-        super().command(name, cls=partial(_Later, module=f"rg_env.cli.{module}"), help=help)(lambda: None)
+        made_by: Any = partial(_Later, module=f"rg_env.cli.{module}")  # Typer calls it as a class
+        super().command(name, cls=made_by, help=help)(lambda: None)
 
 
 def _with_fields(function: Callable[..., None]) -> Callable[..., None]:

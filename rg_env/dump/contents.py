@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 from rg_env.base.wording import counted
 from rg_env.dump.files import MAX_LINE, READ_ERRORS, DumpFile, Line, lines_in, open_lines
+from rg_env.dump.ledger_parts import PartReader
 from rg_env.dump.manifest import State
 from rg_env.dump.run_files import Run
 from rg_env.dump.schema import (
@@ -34,6 +35,7 @@ from rg_env.dump.schema import (
     FileKind,
     GroupFacts,
     GroupRecord,
+    LedgerFacts,
     LedgerRecord,
     NewerSchemaError,
     Phase,
@@ -250,14 +252,19 @@ class Contents:
 
     # -- the pass
 
-    def scan(self, *kinds: FileKind) -> Iterator[Line]:
-        """Read all files of these kinds, note what is in them, and yield the lines that count."""
+    def scan(self, *kinds: FileKind, in_parts: bool = False) -> Iterator[Line]:
+        """Read all files of these kinds, note what is in them, and yield the lines that count.
+
+        Args:
+            in_parts: of the ledger with `parts`, which takes half the time.
+        """
         for kind in kinds:
+            reader = PartReader() if in_parts and kind is FileKind.LEDGER else None
             known = self._known.setdefault(_room(kind), _Places())
             for file in self.run.files_of(kind):
                 place, number = known.enter(file), 0
                 try:
-                    for line in lines_in(file):
+                    for line in lines_in(file, reader=reader):
                         number = line.number
                         if self._note(line, known, place):
                             yield line
@@ -272,7 +279,7 @@ class Contents:
             return
         with self._lock, without_collecting():
             # Asked again inside the lock: the second of two threads finds that the first has done it.
-            for _ in self.scan(*(kind for kind in kinds if kind not in self._scanned)):
+            for _ in self.scan(*(kind for kind in kinds if kind not in self._scanned), in_parts=True):
                 pass
 
     def read(self, kind: FileKind, take: Callable[[Line], None]) -> None:
@@ -282,11 +289,11 @@ class Contents:
         with self._lock, without_collecting():
             is_first = kind not in self._scanned
             if is_first:
-                for line in self.scan(kind):
+                for line in self.scan(kind, in_parts=True):
                     take(line)
         if not is_first:
             with without_collecting():
-                for line in self._again(kind):
+                for line in self._again(kind, in_parts=True):
                     take(line)
 
     def recovered(self) -> Collection[Line]:
@@ -303,7 +310,7 @@ class Contents:
             self._left_out.setdefault(line.file.path, set()).add(line.number)
             return False
         name = _name(record)
-        text = record.text if isinstance(record, LedgerRecord) else ""
+        text = record.text if isinstance(record, LedgerFacts) else ""
         if not known.note(name, file, line.number, line.offset, text):
             self._left_out.setdefault(line.file.path, set()).add(line.number)
             first = known.get(name)
@@ -396,14 +403,15 @@ class Contents:
                 if not (check_attempts and self._is_replaced(line.record)):
                     yield line
 
-    def _again(self, *kinds: FileKind) -> Iterator[Line]:
-        """Yield the lines that the pass over these kinds of files has yielded."""
+    def _again(self, *kinds: FileKind, in_parts: bool = False) -> Iterator[Line]:
+        """Yield the lines that the pass over these kinds of files has yielded; `in_parts` as for `scan`."""
+        reader = PartReader() if in_parts else None
         for file in self.run.files_of(*kinds):
             left_out = self._left_out.get(file.path, ())
             last = self._last_lines.get(file.path, 0)
             if not last:
                 continue
-            for line in lines_in(file):
+            for line in lines_in(file, reader=reader if file.kind is FileKind.LEDGER else None):
                 # The file of a running writer has grown since the pass: nothing is known of those lines.
                 if line.number > last:
                     break

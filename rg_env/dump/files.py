@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, cast
 from msgspec import Struct
 
 from rg_env.base.errors import DumpError
+from rg_env.dump.ledger_parts import PartReader, Parts
 from rg_env.dump.schema import BadLineError, FileKind, NewerSchemaError, Record, from_line
 
 if sys.version_info >= (3, 14):
@@ -237,6 +238,7 @@ class Line(Struct, frozen=True):
         number: from 1.
         offset: where it begins in the file, in bytes before compression.
         raw: its bytes, with the line feed if there is one.
+        parts: the lists of a line of the ledger, whose record is then a `LedgerFacts`; None if the record has all.
         fault: why it is not a record, or why the rest of the file cannot be read; `raw` is then empty.
     """
 
@@ -246,16 +248,25 @@ class Line(Struct, frozen=True):
     raw: bytes
     record: Record | None
     fault: BadLineError | None
+    parts: Parts | None = None
 
 
-def lines_in(file: DumpFile, kind: type[Record] | None = None) -> Iterator[Line]:
+def lines_in(file: DumpFile, kind: type[Record] | None = None, reader: PartReader | None = None) -> Iterator[Line]:
     """Yield the lines of a file as records of a class, by default that of the file's kind; a DumpError if it cannot be
     opened or needs a later version of rg_env.
+
+    Args:
+        reader: of lines of a ledger: those that it can read are yielded with `parts`.
     """
     kind = kind or file.kind.record
     for number, offset, raw in raw_lines(file):
         if isinstance(raw, BadLineError):
             yield Line(file, number, offset, b"", None, raw)
+            continue
+        in_parts = reader.read(raw) if reader else None
+        if in_parts:
+            facts, parts = in_parts
+            yield Line(file, number, offset, raw, facts, None, parts)
             continue
         record, fault = None, None
         try:

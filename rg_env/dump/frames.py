@@ -11,14 +11,13 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-import msgspec
 import polars as pl
 from polars.io.plugins import register_io_source
 
 from rg_env.dump.column_types import polars_schema
 from rg_env.dump.files import Line
+from rg_env.dump.ledger_parts import REST, SCORES, parts_of
 from rg_env.dump.schema import (
-    DEFAULTS,
     FileKind,
     GroupRecord,
     LedgerRecord,
@@ -69,15 +68,24 @@ _HELD_LINES = 64
 
 class Columns:
     """Takes columns of `TEXT_SCHEMA` from the records in lines of one kind of file. Of a line only these values are
-    kept, so that a record is made where the last one was."""
+    kept, so that a record is made where the last one was.
 
-    def __init__(self, names: Collection[str]) -> None:
+    Args:
+        types: of columns of words, which are texts otherwise: of few words, these are much smaller.
+    """
+
+    def __init__(self, names: Collection[str], types: Mapping[str, pl.DataType] | None = None) -> None:
+        self._types = dict(TEXT_SCHEMA) | dict(types or {})
         self._of_groups = [name for name in names if name in GROUP_SCHEMA or name in GROUP_TEXT_SCHEMA]
         self._of_rollouts = [name for name in names if name not in self._of_groups]
         self._in_texts = [name for name in self._of_groups if name not in _ABOUT_TEXT]
         self._about_text = [name for name in self._of_groups if name in _ABOUT_TEXT]
-        self._from_ledger = _getter([*self._of_groups, *self._of_rollouts, "repetition"])
+        self._from_ledger = _getter(self._of_groups)
         self._from_text, self._from_rollout = _getter([*self._in_texts, "rollouts"]), _getter(self._of_rollouts)
+        self._of_parts = [
+            [name for name in self._of_rollouts if name in SCORES],
+            [name for name in self._of_rollouts if name in REST],
+        ]
         self.kind = FileKind.LEDGER
         """Of the file whose line was taken last."""
         self._held: list[tuple[Any, ...]] = []
@@ -89,8 +97,8 @@ class Columns:
         # What is known of all lines from one on, with its number.
         self._sources: list[tuple[int, dict[str, Any]]] = [(0, self._source)]
         self._values: dict[str, list[Any]] = {name: [] for name in (*self._of_groups, *self._of_rollouts)}
-        # Of a column of words in the ledger, the different lists, and the number of that of each group.
-        self._lists: dict[str, dict[tuple[Any, ...], int]] = {name: {} for name in self._of_rollouts}
+        self._lists = [_Lists(names) for names in self._of_parts]
+        self._lengths: list[int | None] = []
 
     def __len__(self) -> int:
         """Number of lines that `batch` will return."""
@@ -109,30 +117,35 @@ class Columns:
                 values.append(_ABOUT_TEXT[name](line))
             self._held.append((*values, list(map(self._from_rollout, rollouts))))
         else:
-            self._held.append(self._from_ledger(line.record))
+            self._held.append((*self._from_ledger(line.record), line.parts or parts_of(line.record)))
         if len(self._held) == _HELD_LINES:
             self._unpack()
 
     def batch(self) -> Batch:
         """Return what was taken since the last call."""
         self._unpack()
-        groups = [pl.Series(name, self._values[name], TEXT_SCHEMA[name]) for name in self._of_groups]
+        groups = [self._series(name) for name in self._of_groups]
         ends = [start for start, _ in self._sources[1:]] + [len(self._sizes)]
         for name in self._source:
             of_source: list[Any] = []
             for (start, source), end in zip(self._sources, ends, strict=True):
                 of_source += [source.get(name)] * (end - start)
             groups.append(pl.Series(name, of_source, pl.DataType.from_python(type(self._source[name]))))
-        rows = [row for row, size in enumerate(self._sizes) for _ in range(size)]
-        rollouts = [pl.Series(GROUP, rows, pl.UInt32)]
+        number = pl.int_range(len(self._sizes), dtype=pl.UInt32).repeat_by(pl.Series(self._sizes, dtype=pl.UInt32))
+        rollouts = [pl.select(number.explode().alias(GROUP)).to_series().drop_nulls()]
         for name in self._of_rollouts:
-            values, dtype = self._values[name], TEXT_SCHEMA[name]
-            if different := self._lists[name]:
-                rollouts.append(_series_of_lists(name, different).gather(values).explode())
-            else:
-                rollouts.append(pl.Series(name, values, dtype))
+            if self.kind.holds_text:
+                rollouts.append(self._series(name))
+            elif name == "response_tokens":
+                rollouts.append(pl.Series(name, self._lengths, TEXT_SCHEMA[name]))
+        if not self.kind.holds_text:
+            for lists in self._lists:
+                rollouts += lists.columns(self._types)
         self._clear()
         return Batch(_without_nan(groups), _without_nan(rollouts))
+
+    def _series(self, name: str) -> pl.Series:
+        return pl.Series(name, self._values[name], TEXT_SCHEMA[name]).cast(self._types[name])
 
     def _unpack(self) -> None:
         """Put what is held into columns."""
@@ -140,47 +153,51 @@ class Columns:
         if not held:
             return
         *columns, last = zip(*held, strict=True)
-        self._sizes += map(len, last)
+        of_groups = self._of_groups
         if self.kind.holds_text:
-            for name, values in zip((*self._in_texts, *self._about_text), columns, strict=True):
-                self._values[name] += values
+            of_groups = [*self._in_texts, *self._about_text]
+            self._sizes += map(len, last)
             every = list(chain.from_iterable(last))
             for number, name in enumerate(self._of_rollouts):
                 self._values[name] += [values[number] for values in every]
-            return
-        for name, values in zip((*self._of_groups, *self._of_rollouts), columns, strict=True):
-            if name in self._of_groups:
-                self._values[name] += values
-            else:
-                self._add_lists(name, values, last)
-
-    def _add_lists(self, name: str, lists: Sequence[Any], repetitions: Sequence[list[int]]) -> None:
-        """Add the lists of a column of the ledger."""
-        if msgspec.UNSET in lists:  # a line lacks the key
-            filled = []
-            for values, numbers in zip(lists, repetitions, strict=True):
-                filled.append([DEFAULTS[name]] * len(numbers) if values is msgspec.UNSET else values)
-            lists = filled
-        if name in _REPETITIVE:
-            # Few of them differ, since words are mostly the same in all rollouts of a group.
-            different = self._lists[name]
-            self._values[name] += [different.setdefault(tuple(values), len(different)) for values in lists if values]
         else:
-            self._values[name] += chain.from_iterable(lists)
+            scores, lengths, rest = zip(*last, strict=True)
+            self._sizes += map(len, lengths)
+            self._lengths += chain.from_iterable(lengths)
+            for lists, parts in zip(self._lists, (scores, rest), strict=True):
+                lists.add(parts)
+        for name, values in zip(of_groups, columns, strict=True):
+            self._values[name] += values
 
 
-def _series_of_lists(name: str, lists: Iterable[tuple[Any, ...]]) -> pl.Series:
-    """Return a list of each of these, none of which is empty. Much faster than polars' own way to make them."""
-    numbers: list[int] = []
-    values: list[Any] = []
-    for number, of_list in enumerate(lists):
-        numbers += [number] * len(of_list)
-        values += of_list
-    flat = pl.DataFrame({"list": numbers, name: pl.Series(values, dtype=ROLLOUT_SCHEMA[name])})
-    return flat.group_by("list", maintain_order=True).agg(name)[name]
+class _Lists:
+    """Columns of rollouts in the ledger: the different lists, and the number of those of each group."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._numbers: dict[Any, int] = {}
+        self._of_groups: list[int] = []
+
+    def add(self, parts: Iterable[Any]) -> None:
+        """Add those of some groups; what is the same object is held once."""
+        numbers = self._numbers
+        self._of_groups += [numbers.setdefault(part, len(numbers)) for part in parts]
+
+    def columns(self, types: Mapping[str, pl.DataType]) -> list[pl.Series]:
+        """Return a value for each rollout of all groups, in order."""
+        if not self._names:
+            return []
+        sizes = pl.Series(list(map(len, map(attrgetter(self._names[0]), self._numbers))), dtype=pl.UInt32)
+        ends = sizes.cum_sum().gather(self._of_groups)
+        starts = ends - sizes.gather(self._of_groups)
+        rows = pl.select(pl.int_ranges(starts, ends, dtype=pl.UInt32).explode()).to_series().drop_nulls()
+        columns = []
+        for name in self._names:
+            values = list(chain.from_iterable(map(attrgetter(name), self._numbers)))
+            columns.append(pl.Series(name, values, ROLLOUT_SCHEMA[name]).cast(types[name]).gather(rows))
+        return columns
 
 
-_REPETITIVE = {name for name, dtype in ROLLOUT_SCHEMA.items() if dtype in (pl.String(), pl.Boolean())}
 _ABOUT_TEXT: dict[str, Callable[[Line], Any]] = {
     "text": attrgetter("file.kind.value"),
     "text_reason": lambda line: "",

@@ -8,7 +8,7 @@ affects no other line. Needs neither torch nor ray nor skyrl.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rg_env.base.choices import ResponseFormat
+from rg_env.base.errors import DumpError
 from rg_env.base.wording import counted, visible
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump.contents import Contents, Findings, OpenFile, TextPlace, findings_of
@@ -300,11 +301,14 @@ class Dump:
         if not matches:
             self.refuse_conditions(texts=texts)
 
-    def read_batches[T](self, columns: Collection[str], reduce: Callable[[Batch], T]) -> list[T]:
+    def read_batches[T](
+        self, columns: Collection[str], reduce: Callable[[Batch], T], types: Mapping[str, pl.DataType] | None = None
+    ) -> list[T]:
         """Read the groups with these columns, and the rollouts that match the conditions: as many as `scan`, and also
         what a later attempt replaced, for `in_order` of `rg_env.dump.frames`. Each line is decoded once.
 
         Args:
+            types: of columns of words, which are texts otherwise.
             reduce: called with thousands of groups at a time, so that no more are in memory.
 
         Returns:
@@ -314,7 +318,7 @@ class Dump:
 
         tests = [condition.test for condition in self.conditions]
         tested = self._tested_columns()
-        taken, size = Columns(list(dict.fromkeys([*columns, *tested]))), 0
+        taken, size = Columns(list(dict.fromkeys([*columns, *tested])), {} if tests else types), 0
         results: list[T] = []
 
         def flush() -> None:
@@ -499,11 +503,17 @@ def open_run(*paths: str | Path) -> Dump:
     """Find the dumps in folders and files.
 
     Args:
-        paths: dump folders, and single files of dumps.
+        paths: dump folders, and single files of dumps; or one table that `rg-env dumps export parquet` has written.
 
     Raises:
         DumpError: a path does not exist, or there is no dump in it.
     """
+    if any(Path(path).suffix == ".parquet" for path in paths):
+        from rg_env.dump.table import open_table
+
+        if len(paths) > 1:
+            raise DumpError("a table is read alone: name one, or the dumps that it was exported from")
+        return open_table(Path(paths[0]))
     return Dump(find_runs(paths))
 
 

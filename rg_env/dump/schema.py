@@ -305,8 +305,8 @@ class GroupRecord(GroupFacts, frozen=True, kw_only=True):
         return None if answer is None else str(answer)
 
 
-class LedgerRecord(GroupFacts, frozen=True, kw_only=True):
-    """A group without its texts: one list for each field of `RolloutFacts`, in the order of SkyRL's batch.
+class LedgerFacts(GroupFacts, frozen=True, kw_only=True):
+    """What a line of the ledger has beside its lists.
 
     Attributes:
         text: the kind of file that holds the full text, or "".
@@ -320,6 +320,17 @@ class LedgerRecord(GroupFacts, frozen=True, kw_only=True):
     text_reason: str = ""
     text_file: Whole | None = None
     text_at: Whole | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse unknown words."""
+        # Every command decodes the whole ledger. With a pattern for each word, that takes 1.7 times as long.
+        if self.text not in _TEXT_WORDS or self.text_reason not in _REASON_WORDS:
+            raise ValueError("unknown word in `text` or `text_reason`")
+
+
+class LedgerRecord(LedgerFacts, frozen=True, kw_only=True):
+    """A group without its texts: one list for each field of `RolloutFacts`, in the order of SkyRL's batch."""
+
     # A key that the line lacks is unset: every rollout has the field's default.
     repetition: list[Whole]
     score: list[float | None]
@@ -342,10 +353,8 @@ class LedgerRecord(GroupFacts, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse lists of different lengths, and unknown words."""
-        # Every command decodes the whole ledger. With a pattern for each word, that takes 1.7 times as long.
-        if self.text not in _TEXT_WORDS or self.text_reason not in _REASON_WORDS:
-            raise ValueError("unknown word in `text` or `text_reason`")
-        if self.violation is not UNSET and not _VIOLATION_WORDS.issuperset(self.violation):
+        super().__post_init__()
+        if self.violation is not UNSET and not VIOLATION_WORDS.issuperset(self.violation):
             raise ValueError("unknown word in `violation`")
         lists = _lists_of(self)
         try:
@@ -459,7 +468,7 @@ class FileKind(StrEnum):
 TEXT_KINDS = tuple(kind for kind in FileKind if kind.holds_text)
 _TEXT_WORDS = frozenset({"", *TEXT_KINDS})
 _REASON_WORDS = frozenset({"", *NotKept})
-_VIOLATION_WORDS = frozenset({"", *Violation})
+VIOLATION_WORDS = frozenset({"", *Violation})
 
 
 def answered[R: RolloutFacts](rollouts: Sequence[R]) -> list[R]:

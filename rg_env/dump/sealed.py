@@ -15,7 +15,7 @@ from pathlib import Path
 from rg_env.base.atomic import replacing, sync_path
 from rg_env.base.errors import DumpError
 from rg_env.dump.files import COMPRESSED, READ_ERRORS, open_lines, open_regular, why_unreadable
-from rg_env.dump.reader import open_run
+from rg_env.dump.run_files import find_runs
 
 FRAME = 1 << 18
 """Bytes that are decompressed to read one line."""
@@ -43,7 +43,7 @@ def seal(*paths: str | Path) -> Sealed:
         DumpError: as `open_run`; or a file cannot be sealed. It then stays, and so do those after it.
     """
     result = Sealed()
-    for run in open_run(*paths).runs:
+    for run in find_runs(paths):
         for file in run.files:
             if file.is_open:
                 result.still_open += 1

@@ -18,8 +18,7 @@ import msgspec
 from rg_env.dump.contents import Contents, Findings, Place
 from rg_env.dump.files import DumpFile, batch_name, manifest_name
 from rg_env.dump.manifest import State
-from rg_env.dump.reader import open_run
-from rg_env.dump.run_files import Run
+from rg_env.dump.run_files import Run, find_runs
 from rg_env.dump.schema import (
     RG_DUMP,
     ROLLOUT_FACTS,
@@ -83,7 +82,7 @@ def validate(*paths: str | Path) -> Validation:
     whole = {Path(path).resolve() for path in paths if Path(path).is_dir()}
     result = Validation(compared=bool(whole))
     alone: list[DumpFile] = []
-    for run in open_run(*paths).runs:
+    for run in find_runs(paths):
         result.runs += 1
         result.files += len(run.files)
         is_whole = not whole.isdisjoint(folder.resolve() for folder in run.folders)

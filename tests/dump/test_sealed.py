@@ -43,9 +43,9 @@ def folder(tmp_path) -> Path:
 def _search_is_an_error(monkeypatch) -> None:
     scan = Contents.scan
 
-    def only_the_ledger(self, *kinds):
+    def only_the_ledger(self, *kinds, **options):
         assert not any(kind.holds_text for kind in kinds)
-        return scan(self, *kinds)
+        return scan(self, *kinds, **options)
 
     monkeypatch.setattr(Contents, "scan", only_the_ledger)
 
@@ -99,7 +99,7 @@ def test_a_group_is_opened_without_a_search(folder, is_sealed, monkeypatch):
 def test_a_group_is_opened_by_the_place_of_its_row(folder, monkeypatch):
     rows = open_run(folder).ledger_frame().unique("group_id", maintain_order=True)
     dump = open_run(folder)
-    monkeypatch.setattr(Contents, "scan", lambda self, *kinds: pytest.fail("nothing but the line is read"))
+    monkeypatch.setattr(Contents, "scan", lambda self, *kinds, **options: pytest.fail("nothing but the line is read"))
     for row in rows.select("group_id", "text", "text_file", "text_at").iter_rows():
         found = dump.text(RUN_ID, row[0], row[1:])
         assert found is not None and found.group_id == row[0]

@@ -1,0 +1,147 @@
+"""A dump read from the table that `rg-env dumps export parquet` writes.
+
+Invariant: rows and values are those of the ledger when it was exported. Texts, settings and records of training are
+read from the files of the same runs in the table's folder, if they are there. Memory does not grow with the table.
+Not covered: what the ledger lacked then, which the table does not tell: nothing is reported as missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+import polars as pl
+
+from rg_env.base.errors import DumpError
+from rg_env.dump.contents import Contents, Findings
+from rg_env.dump.files import DumpFile, list_files
+from rg_env.dump.frames import GROUP, GROUP_SCHEMA, RECOVERED, ROLLOUT_SCHEMA, RUN, SCHEMA, Batch, all_of
+from rg_env.dump.manifest import read_manifest
+from rg_env.dump.reader import Dump
+from rg_env.dump.run_files import Run
+from rg_env.dump.schema import FileKind, LedgerRecord
+
+_ROWS = 200_000
+"""Rows that are in memory at a time."""
+
+
+@dataclass(repr=False)
+class TableDump(Dump):
+    """The runs of a table; `path` is its file."""
+
+    path: Path = field(kw_only=True)
+
+    @property
+    def has_every_group(self) -> bool | None:
+        return None
+
+    def findings(self, *, texts: bool = True) -> Findings:
+        return Findings()
+
+    def repeated(self) -> list[int]:
+        return []  # what a later attempt replaced was not exported
+
+    def ledger(self) -> Iterator[LedgerRecord]:
+        names = [name for name in GROUP_SCHEMA if name not in ("run_id", "group_id")]
+        for run in self.runs:
+            for frame in _whole_groups(self._frames_of(run, list(SCHEMA), texts=False)):
+                frame = frame.filter(*(condition.test for condition in self.conditions))
+                by_group = frame.group_by("run_id", "group_id", maintain_order=True)
+                for row in by_group.agg(pl.col(names).first(), *ROLLOUT_SCHEMA).iter_rows(named=True):
+                    yield msgspec.convert(row, LedgerRecord)
+
+    def read_batches[T](
+        self, columns: Collection[str], reduce: Callable[[Batch], T], types: Mapping[str, pl.DataType] | None = None
+    ) -> list[T]:
+        needed = list(dict.fromkeys(["group_id", *columns, *self._tested_columns()]))
+        results, seen = [], [pl.Series(dtype=pl.UInt64)]
+        for number, run in enumerate(self.runs):
+            for frame in _whole_groups(self._frames_of(run, [name for name in needed if name in SCHEMA], texts=False)):
+                batch = self._batch(frame, number, types or {})
+                seen.append((batch.groups["group_id"] + run.run_id).hash())
+                results.append(reduce(batch))
+        every = pl.concat(seen)
+        if every.n_unique() < len(every):
+            raise DumpError(f"{self.path}: the rows of a group are not together; export the dump again")
+        return results
+
+    def _batch(self, frame: pl.DataFrame, run: int, types: Mapping[str, pl.DataType]) -> Batch:
+        is_first = (pl.col("group_id") != pl.col("group_id").shift()).fill_null(True)
+        frame = frame.with_columns(is_first.alias("first"))
+        frame = frame.with_columns((pl.col("first").cum_sum() - 1).cast(pl.UInt32).alias(GROUP))
+        of_groups = [name for name in frame.columns if name in GROUP_SCHEMA]
+        source = {RUN: pl.lit(run, pl.Int64), RECOVERED: pl.lit(False)}
+        groups = frame.filter("first").select(*of_groups, **source)
+        rollouts = frame
+        if self.conditions:
+            rollouts = frame.filter(all_of([condition.test for condition in self.conditions]))
+        rollouts = rollouts.drop(*of_groups, "first")
+        return Batch(_cast(groups, types), _cast(rollouts, types))
+
+    def frame_of(self, group_ids: Collection[str]) -> pl.DataFrame:
+        rows = pl.scan_parquet(self.path).select(list(SCHEMA)).filter(pl.col("group_id").is_in(list(group_ids)))
+        return rows.filter(*(condition.test for condition in self.conditions)).collect(engine="streaming")
+
+    def _contents_of(self, run: Run) -> Contents:
+        # Of the files beside the table: they have no ledger.
+        return super()._contents_of(replace(run, files=tuple(file for file in run.files if file.path != self.path)))
+
+    def _frames_of(self, run: Run, columns: list[str], texts: bool) -> Iterator[pl.DataFrame]:
+        if texts:
+            return super()._frames_of(run, columns, texts)
+        rows = pl.scan_parquet(self.path)
+        if len(self.runs) > 1:
+            rows = rows.filter(pl.col("run_id") == run.run_id)
+        return iter(rows.select(columns).collect_batches(chunk_size=_ROWS))
+
+
+def _cast(frame: pl.DataFrame, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    return frame.cast({name: kind for name, kind in types.items() if name in frame.columns})
+
+
+def _whole_groups(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield the rows in frames that end where a group ends."""
+    held: list[pl.DataFrame] = []
+    for frame in frames:
+        if not frame.height:
+            continue
+        # The last group of a frame may go on in the next one.
+        others = (frame["group_id"] != frame["group_id"][-1]).arg_true()
+        if len(others):
+            end = others[-1] + 1
+            yield pl.concat([*held, frame.head(end)])
+            held, frame = [], frame.slice(end)
+        held.append(frame)
+    if held:
+        yield pl.concat(held)
+
+
+def open_table(path: Path) -> TableDump:
+    """Open a table, with the files of its runs in the same folder.
+
+    Raises:
+        DumpError: it cannot be read, or is another table.
+    """
+    try:
+        schema = pl.scan_parquet(path).collect_schema()
+        lacking = [name for name, dtype in SCHEMA.items() if schema.get(name) != dtype]
+        if lacking:
+            raise DumpError(
+                f"{path} lacks the column {lacking[0]} of a table that `rg-env dumps export parquet` writes: "
+                "export the dump again"
+            )
+        found = pl.scan_parquet(path).select(pl.col("run_id").unique(maintain_order=True))
+        run_ids = found.collect(engine="streaming")["run_id"].to_list()
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DumpError(f"{path} cannot be read as Parquet ({reason}): export the dump again") from None
+    if not run_ids:
+        raise DumpError(f"{path} has no rollouts")
+    runs = []
+    for run_id in run_ids:
+        files = [DumpFile(path, FileKind.LEDGER, run_id, 0)]
+        files += [file for file in list_files(path.parent, run_id) if file.kind is not FileKind.LEDGER]
+        runs.append(Run(run_id, tuple(files), read_manifest(path.parent, run_id)))
+    return TableDump(tuple(runs), path=path)
