@@ -17,6 +17,7 @@ import typer
 from typer.testing import CliRunner
 
 from rg_env.cli import app
+from rg_env.cli.base import commands_of
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "tests" / "data" / "snapshots"
@@ -41,7 +42,7 @@ def commands() -> dict[tuple[str, ...], Any]:
     """Every command, by the words that call it."""
     pairs: list[tuple[tuple[str, ...], Any]] = [((), typer.main.get_command(app))]
     for path, command in pairs:
-        pairs += [((*path, name), child) for name, child in getattr(command, "commands", {}).items()]
+        pairs += [((*path, name), child) for name, child in commands_of(command).items()]
     return dict(pairs)
 
 

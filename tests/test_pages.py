@@ -22,6 +22,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from rg_env.cli import app
+from rg_env.cli.base import commands_of
 from rg_env.evaluate.suites import load_suite
 from rg_env.skyrl.cpu import nano_path
 from rg_env.skyrl.train_config import load_run
@@ -72,7 +73,7 @@ def parse(words):
     """Raises if there is no such command or option."""
     command, words = get_command(app), list(words)
     while hasattr(command, "commands") and not words[0].startswith("-"):
-        command = command.commands[words.pop(0)]
+        command = commands_of(command)[words.pop(0)]
     command.make_context("rg-env", words, resilient_parsing=words == ["--version"])
 
 

@@ -149,6 +149,10 @@ def commands_of(group: Any) -> dict[str, Any]:
 
 
 class CommandGroup(_LaidOut, TyperGroup):
+    def loaded(self) -> dict[str, Any]:
+        """Return the commands, none of which is still to come."""
+        return commands_of(self)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command. That nobody reads on, as in `rg-env … | head`, is no error, for which Typer takes it; a
         command that ends otherwise keeps its exit code.

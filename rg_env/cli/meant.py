@@ -87,7 +87,7 @@ def of_others(option: str, ctx: Any) -> str:
 
 
 def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
+    for name, command in group.loaded().items():
         if isinstance(command, TyperGroup):
             yield from _commands(command, f"{path} {name}")
         else:

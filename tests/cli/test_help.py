@@ -41,7 +41,7 @@ def test_a_command_says_what_it_is_for_and_its_examples_are_accepted(path, tmp_p
         assert tuple(words[: len(path)]) == path
         leaf = commands()[()]
         while hasattr(leaf, "commands"):
-            leaf = leaf.commands[words.pop(0)]
+            leaf = commands_of(leaf)[words.pop(0)]
         context = leaf.make_context("rg-env", words)  # an unknown option raises
         assert not [word for word in context.params.get("settings") or () if word.startswith("-")]
 

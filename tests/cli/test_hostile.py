@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from rg_env.base.errors import RGEnvError
 from rg_env.cli import app
+from rg_env.cli.base import commands_of
 from rg_env.dump import FileKind
 from rg_env.dump import files as dump_files
 from rg_env.dump.files import batch_name, lock_name, manifest_name
@@ -77,7 +78,7 @@ def run(command: str, folder: Path, out: Path) -> tuple[str, str]:
 
 
 def test_no_command_is_missing_here():
-    assert {args[0] for args in COMMANDS.values()} == set(get_command(app).commands["dumps"].commands)
+    assert {args[0] for args in COMMANDS.values()} == set(commands_of(commands_of(get_command(app))["dumps"]))
 
 
 @pytest.mark.parametrize("case", CASES)
