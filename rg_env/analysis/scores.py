@@ -15,7 +15,7 @@ import polars as pl
 from rg_env.analysis.stats import is_pass_at_k, measure, statistics, with_keys
 from rg_env.analysis.tables import figure
 from rg_env.choices import By
-from rg_env.dump.reader import open_run_of
+from rg_env.dump.entry import open_run_of
 from rg_env.output import cell, new_table
 from rg_env.wording import rate
 

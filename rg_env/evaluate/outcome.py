@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rg_env.dump.reader import open_run_of
+from rg_env.dump.entry import open_run_of
 from rg_env.dump.schema import LedgerRecord, answered
 from rg_env.errors import MissingGroupsError, RGEnvError, one_line
 from rg_env.evaluate.endpoint import Reply

@@ -21,9 +21,10 @@ from msgspec.structs import replace
 
 from rg_env.choices import Split
 from rg_env.dump import Attempt, DumpWriter, Phase, check_folder, open_dump
+from rg_env.dump.entry import open_run_of
 from rg_env.dump.files import list_files, manifest_name
 from rg_env.dump.manifest import note_in_manifest
-from rg_env.dump.reader import Dump, open_run_of
+from rg_env.dump.reader import Dump
 from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutRecord, answered
 from rg_env.errors import ConfigError, one_line
 from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, Responder, base_url

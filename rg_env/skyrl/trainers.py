@@ -29,8 +29,8 @@ from skyrl.train.utils.callbacks import CallbackInput, TrainingCallback
 from torch.utils.data import DataLoader
 
 from rg_env.dump import DumpWriter, GroupRecord, TrainedRecord, close_all
+from rg_env.dump.entry import open_run_of
 from rg_env.dump.manifest import Attempt, note_in_manifest
-from rg_env.dump.reader import open_run_of
 from rg_env.dump.schema import RG_DUMP, has_no_signal
 from rg_env.errors import ConfigError, RGEnvError, describe
 from rg_env.faults import explain_dead_reward
