@@ -78,7 +78,11 @@ class TableDump(Dump):
         if self.conditions:
             rollouts = frame.filter(all_of([condition.test for condition in self.conditions]))
         rollouts = rollouts.drop(*of_groups, "first")
-        return Batch(*(part.cast({n: t for n, t in types.items() if n in part.columns}) for part in (groups, rollouts)))
+        parts = []
+        for part in (groups, rollouts):
+            cast = [pl.col(name).cast(types[name]) for name in part.columns if name in types]
+            parts.append(part.with_columns(cast))
+        return Batch(*parts)
 
     def frame_of(self, group_ids: Collection[str]) -> pl.DataFrame:
         rows = pl.scan_parquet(self.path).select(list(SCHEMA)).filter(pl.col("group_id").is_in(list(group_ids)))
