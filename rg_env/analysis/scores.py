@@ -17,7 +17,7 @@ from rg_env.analysis.tables import figure
 from rg_env.base.choices import By
 from rg_env.base.output import cell, new_table
 from rg_env.base.wording import rate
-from rg_env.dump.reader import open_run_of
+from rg_env.dump.entry import open_run_of
 
 if TYPE_CHECKING:
     from rich.table import Table

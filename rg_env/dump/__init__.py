@@ -4,10 +4,11 @@ Imports neither torch nor ray nor skyrl.
 """
 
 from rg_env.dump.column_types import ColumnTypes
+from rg_env.dump.entry import open_run
 from rg_env.dump.files import check_folder, open_lines
 from rg_env.dump.manifest import Attempt, Manifest, new_run_id, write_manifest
 from rg_env.dump.opening import open_dump
-from rg_env.dump.reader import Dump, open_run
+from rg_env.dump.reader import Dump
 from rg_env.dump.run_file import claim_run
 from rg_env.dump.run_files import Run
 from rg_env.dump.schema import (

@@ -12,18 +12,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from rg_env.base.choices import ResponseFormat
-from rg_env.base.errors import DumpError
 from rg_env.base.wording import counted, visible
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump.contents import Contents, Findings, OpenFile, TextPlace, findings_of
-from rg_env.dump.files import DumpFile, Line, list_files
-from rg_env.dump.run_files import Run, find_runs, run_names
+from rg_env.dump.files import DumpFile, Line
+from rg_env.dump.run_files import Run, run_names
 from rg_env.dump.schema import (
     RG_DUMP,
     ROLLOUT_FACTS,
@@ -497,32 +495,6 @@ def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
         size += len(line.raw)
     if held:
         yield held
-
-
-def open_run(*paths: str | Path) -> Dump:
-    """Find the dumps in folders and files.
-
-    Args:
-        paths: dump folders, and single files of dumps; or one table that `rg-env dumps export parquet` has written.
-
-    Raises:
-        DumpError: a path does not exist, or there is no dump in it.
-    """
-    if any(Path(path).suffix == ".parquet" for path in paths):
-        from rg_env.dump.table import open_table
-
-        if len(paths) > 1:
-            raise DumpError("a table is read alone: name one, or the dumps that it was exported from")
-        return open_table(Path(paths[0]))
-    return Dump(find_runs(paths))
-
-
-def open_run_of(folder: str | Path, run_id: str) -> Dump:
-    """Open a single run, in a folder that may hold others; without files of this run, a dump of no runs."""
-    paths = [file.path for file in list_files(Path(folder), run_id)]
-    if not paths:
-        return Dump(())
-    return open_run(*paths)
 
 
 def _size(record: Any) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rg_env.base.errors import MissingGroupsError, RGEnvError, one_line
-from rg_env.dump.reader import open_run_of
+from rg_env.dump.entry import open_run_of
 from rg_env.dump.schema import LedgerRecord, answered
 from rg_env.evaluate.endpoint import Reply
 from rg_env.evaluate.job import Job

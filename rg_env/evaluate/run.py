@@ -24,9 +24,10 @@ from rg_env.base.errors import ConfigError, one_line
 from rg_env.base.output import print_error
 from rg_env.base.wording import counted
 from rg_env.dump import Attempt, DumpWriter, Phase, check_folder, open_dump
+from rg_env.dump.entry import open_run_of
 from rg_env.dump.files import RunLock, list_files, manifest_name
 from rg_env.dump.manifest import note_in_manifest
-from rg_env.dump.reader import Dump, open_run_of
+from rg_env.dump.reader import Dump
 from rg_env.dump.schema import GroupRecord, LedgerRecord, RolloutRecord, answered
 from rg_env.evaluate.endpoint import Endpoint, EndpointError, Reply, Responder, base_url
 from rg_env.evaluate.eval_settings import generator_settings

@@ -10,7 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 from rg_env.base.wording import counted, rate
-from rg_env.dump.reader import Dump, open_run_of
+from rg_env.dump.entry import open_run_of
+from rg_env.dump.reader import Dump
 from rg_env.dump.schema import RG_DUMP, Outcome, Phase, RolloutFacts, RolloutRecord, answered
 from rg_env.rollouts.preflight_limits import DEAD_CUT_OFF, DEAD_FORMAT, FEW_SIGNALS
 from rg_env.scoring.types import MEANINGS, Status, Violation

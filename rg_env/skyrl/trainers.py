@@ -31,8 +31,8 @@ from torch.utils.data import DataLoader
 from rg_env.base.errors import ConfigError, RGEnvError, describe
 from rg_env.configuration.user_code import in_user_code
 from rg_env.dump import DumpWriter, GroupRecord, TrainedRecord, close_all
+from rg_env.dump.entry import open_run_of
 from rg_env.dump.manifest import Attempt, note_in_manifest
-from rg_env.dump.reader import open_run_of
 from rg_env.dump.schema import RG_DUMP, has_no_signal
 from rg_env.rollouts.faults import explain_dead_reward
 from rg_env.rollouts.preflight_limits import FIRST_STEPS

@@ -271,7 +271,7 @@ def _learned(facts: Mapping[str, Any], *, with_table: bool) -> tuple[Table | Non
 
     from rg_env.analysis import statistics
     from rg_env.analysis.tables import render_table
-    from rg_env.dump.reader import open_run_of
+    from rg_env.dump.entry import open_run_of
 
     phase, by = ("eval", "step") if "evaluation" in facts else ("train", "phase")
     dump = open_run_of(facts["dump"], facts["run_id"])
