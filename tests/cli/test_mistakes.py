@@ -123,7 +123,7 @@ MISTAKES = {
     "score chain_sum --response README.md": "is a file; its text: --response - < README.md",
 }
 """What the one line says, by what was typed after `rg-env`."""
-SLOW = ("torch", "ray", "transformers", "vllm", "reasoning_gym", "sympy", "datasets", "starlette", "uvicorn")
+SLOW = ("torch", "ray", "transformers", "vllm", "reasoning_gym", "sympy", "datasets")
 
 
 def test_a_mistake_is_one_line_that_says_what_is_wrong_without_slow_imports():
