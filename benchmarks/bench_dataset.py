@@ -21,7 +21,7 @@ from benchmarks.comparison import Comparison, Goal, Measure, of_command, python,
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.tasks import TaskMix, encode_entry, split_of
 from rg_env.tasks.upstream import UnusableItemError
-from rg_env.tasks.upstream.mended_dataset import COMPUTED_AT_CREATION, UpstreamDataset
+from rg_env.tasks.upstream.patched_dataset import COMPUTED_AT_CREATION, UpstreamDataset
 
 NOTES = (
     "One draw in eight belongs to the eval split and is made again, which alone is 1.14, and so is a draw whose "

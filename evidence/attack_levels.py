@@ -44,7 +44,7 @@ from rg_env.scoring.upstream import FormScore, make_scorer
 from rg_env.tasks import hash64, task_names
 from rg_env.tasks.levels import base_options, scale_of, why_cut
 from rg_env.tasks.soundness import in_default_mix, reason_for
-from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
+from rg_env.tasks.upstream.patched_dataset import UpstreamDataset
 
 LEVELS = (None, 0.0, 1.0, 0.5, 0.25, 0.75)
 """Complexities in the order in which they are attacked; None: the task's default options."""

@@ -22,8 +22,8 @@ from rg_env.scoring.base_score import CHEAP, cheap_answers
 from rg_env.scoring.expressions import Refusal
 from rg_env.tasks import hash64, task_names
 from rg_env.tasks.levels import base_options
-from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
 from rg_env.tasks.upstream.oracles import corrected
+from rg_env.tasks.upstream.patched_dataset import UpstreamDataset
 
 SIZE = 64_000
 """Characters of an enlarged leaf."""

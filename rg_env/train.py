@@ -112,7 +112,7 @@ def load_quietly(argv: Iterable[str]) -> TrainingRun:
         print_error(f"warning: {message.record['message']}")
 
     logger.remove()
-    logger.add(warn, level="WARNING")  # what SkyRL's checks tell is no news
+    logger.add(warn, level="WARNING")  # hide SkyRL's own info messages
     return load_run(argv, tolerate=lambda missing: print_error(f"warning: {missing}"))
 
 

@@ -26,7 +26,7 @@ from rg_env.cli.base import commands_of
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.configuration.setting_names import FILE, write_names
 from rg_env.dump.column_types import columns_of
-from rg_env.dump.schema import GroupFacts, GroupRecord, LedgerRecord, Record, RolloutFacts, RolloutRecord
+from rg_env.dump.schema import GroupFacts, GroupRecord, LedgerFacts, LedgerRecord, Record, RolloutFacts, RolloutRecord
 from rg_env.scoring import Status
 from rg_env.scoring.length import LENGTH_PENALTIES
 from rg_env.scoring.types import MEANINGS
@@ -87,7 +87,7 @@ def setting_rows(config: Any, prefix: str) -> Iterator[tuple[str, ...]]:
 
 def record_keys() -> str:
     """Every key of a group's lines: its type, which files have it, and what it means."""
-    places = {Record: "group", GroupFacts: "group", GroupRecord: "text", LedgerRecord: "ledger"}
+    places = {Record: "group", GroupFacts: "group", GroupRecord: "text", LedgerFacts: "ledger"}
     places |= {RolloutFacts: "rollout", RolloutRecord: "rollout, text"}
     described = [(name, place, text) for record, place in places.items() for name, text in attributes(record).items()]
     declared = {*GroupRecord.__struct_fields__, *LedgerRecord.__struct_fields__, *RolloutRecord.__struct_fields__}

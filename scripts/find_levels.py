@@ -23,7 +23,7 @@ from rg_env.runner import Failure, Guarded, guarded
 from rg_env.scoring import Scorer
 from rg_env.tasks import hash64, split_of, task_names
 from rg_env.tasks.levels import RECORD, Attribute, Scale, attributes_of
-from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
+from rg_env.tasks.upstream.patched_dataset import UpstreamDataset
 
 ITEMS = 64
 """Items for each choice of levels; fewer if they take more than `ENOUGH` together, but at least `FEWEST`."""

@@ -117,6 +117,18 @@ def test_the_spelling_is_american():
     assert {name: words for name, words in found.items() if words} == {}
 
 
+HABITS = re.compile(
+    r"(?<!here )\b(?:is|are) no (?!longer\b|more\b|fewer\b)[a-z]+"  # "there is no" is fine
+    r"|\b(?:so many|one's own|[Ww]hoever|[Mm]end(?:s|ed)?)\b"
+)
+"""What a native speaker would not write: "is no number" for "is not a number"."""
+
+
+@pytest.mark.parametrize("path", [*PAGES, *sorted((ROOT / "rg_env").rglob("*.py"))], ids=page_id)
+def test_the_worst_habits_stay_out(path):
+    assert HABITS.findall(path.read_text()) == []
+
+
 def test_the_skipped_rows_in_the_guide_have_reasons_of_the_code():
     sample = (ROOT / "docs" / "reading.md").read_text().split("left out:\n")[1].split("\n```")[0]
     reasons = re.findall(r"^ +[\d,]+  (.+)$", sample, re.MULTILINE)

@@ -13,7 +13,7 @@ from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.rows.eval_set import EvalSet
 from rg_env.tasks import Split, split_of
 from rg_env.tasks.soundness import AUDITED_TASKS
-from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
+from rg_env.tasks.upstream.patched_dataset import UpstreamDataset
 
 MIX = {"tower_of_hanoi": 9, "gcd": {"weight": 1, "config": {"max_numbers": 3}}, "coin_flip": 1}
 

@@ -88,5 +88,5 @@ def test_a_reward_with_signals_and_later_steps_are_not_dead(tmp_path):
 def test_of_a_training_the_setting_is_named_and_not_an_option(tmp_path):
     cut = rollout(0.0, 0, truncated=True, violation=Violation.UNCLOSED_THINK)
     line = explain_zeros(dump_of(tmp_path, [cut, cut]), RUN_ID)
-    assert "a larger generator.sampling_params.max_generate_length usually mends it" in line
+    assert "a larger generator.sampling_params.max_generate_length usually fixes it" in line
     assert "--max-tokens" not in line

@@ -61,7 +61,7 @@ def write_card(dump: Dump, folder: Path, *, license_name: str = "", force: bool 
 
     Raises:
         ConfigError: the folder has a README.md, or cannot be written.
-        DumpError: it is no folder, or has no finished file.
+        DumpError: it is not a folder, or has no finished file.
     """
     if not folder.is_dir():
         raise DumpError(f"{folder} is a file: a card describes a whole dump folder")
@@ -71,7 +71,7 @@ def write_card(dump: Dump, folder: Path, *, license_name: str = "", force: bool 
     files = list_files(folder)
     finished = [file for file in files if not file.is_open]
     if not finished:
-        raise DumpError(f"{folder} has no finished file yet: make the card when the run has ended")
+        raise DumpError(f"{folder} has no finished file yet: make the card when the run has finished")
     # A configuration for each kind of file that is there.
     configs = []
     for kind in FileKind:

@@ -56,13 +56,13 @@ READINGS = (NORMALIZE, PREFILLED, LENIENT, LENIENT_NORMALIZE, *PLACES)
 
 @dataclass
 class Payments:
-    """What the responses of a task are paid.
+    """How the responses of a task are rewarded.
 
     Attributes:
         responses, solved, well_formed: numbers; `solved` with the settings of the run.
         paid: responses that are solved with another reading, those included that are solved already.
         violations: of the others, how they break the format.
-        right_unpaid: well-formed responses whose answer is right to the letter and that are not solved.
+        right_unrewarded: well-formed responses whose answer is right to the letter and that are not solved.
         example: the item of one of them, and its answer.
     """
 
@@ -71,7 +71,7 @@ class Payments:
     well_formed: int = 0
     paid: Counter[str] = field(default_factory=Counter)
     violations: Counter[str] = field(default_factory=Counter)
-    right_unpaid: int = 0
+    right_unrewarded: int = 0
     example: tuple[str, str] = ("", "")
 
     @property
@@ -107,7 +107,7 @@ def count_payments(groups: Iterable[GroupRecord], config: RGDumpConfig) -> dict[
                 continue
             payments.paid.update(question.readings_that_pay(rollout))
             if not rollout.violation and is_right_to_the_letter(rollout.answer, question.right):
-                payments.right_unpaid += 1
+                payments.right_unrewarded += 1
                 payments.example = group.item, rollout.answer
     return by_task
 

@@ -1,7 +1,7 @@
 """What the responses of a preflight say about a run: rates of each task, what is wrong, and the settings that fix it.
 
 Invariant: a rate has its interval; an alarm is one of `rg_env.rollouts.preflight_limits`. A format that is right in
-part is said and is no alarm: training teaches it.
+part is reported without an alarm: training teaches it.
 """
 
 from __future__ import annotations
@@ -136,11 +136,11 @@ def _judge(report: TaskReport, payments: Payments, config: RGDumpConfig, wrong_s
     if wrong_scorer:
         how = _how_to_score(wrong_scorer.partition(":")[0], "…")
         report.say(f"the scorer is wrong about known answers: {wrong_scorer}{how}", is_alarm=True)
-    if payments.right_unpaid > limits.RIGHT_UNPAID * payments.well_formed:
+    if payments.right_unrewarded > limits.RIGHT_UNREWARDED * payments.well_formed:
         item, answer = payments.example
-        of_all = f"{payments.right_unpaid:,} of {counted(payments.well_formed, 'well-formed response')}"
-        text = f"{of_all} are right to the letter and unpaid, such as {answer!r:.60}"
-        if 2 * (payments.paid[NORMALIZE] - payments.solved) >= payments.right_unpaid:
+        of_all = f"{payments.right_unrewarded:,} of {counted(payments.well_formed, 'well-formed response')}"
+        text = f"{of_all} are literally correct and not rewarded, such as {answer!r:.60}"
+        if 2 * (payments.paid[NORMALIZE] - payments.solved) >= payments.right_unrewarded:
             report.say(text, NORMALIZE, is_alarm=True)
         else:
             how = _how_to_score(item, json.dumps(f"<think>x</think><answer>{answer}</answer>", ensure_ascii=False))

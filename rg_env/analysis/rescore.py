@@ -85,7 +85,7 @@ def has_changed(old: RolloutRecord, new: RolloutRecord) -> bool:
     """Return whether a value of `COMPARED` differs, numbers by more than rounding. Imports have status and base score
     only."""
     imported = old.raw_score is None and old.status is Status.OK and not old.violation
-    # An import never had raw and tagged scores: having them now is no change.
+    # An import never had raw and tagged scores: having them now is not a change.
     names = ("status", "base_score") if imported else COMPARED
     return any(differ(getattr(old, name), getattr(new, name)) for name in names)
 

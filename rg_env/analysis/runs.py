@@ -60,7 +60,7 @@ class ListedRun:
         dump: the folder of its files.
         kind: `train`, `eval`, `collect` or `import`; "" if the manifest does not say.
         started: of the first attempt, in this machine's time zone; `ended`: of the last one, None if it has no end.
-        state: `ended`, `running`, `killed`, `unknown`, `no manifest` or `damaged manifest`.
+        state: `ended`, `running`, `killed`, `unknown`, `no manifest` or `corrupt manifest`.
         end: `finished`, `stopped by SIGTERM`, `killed`, `failed: …`; "" if nobody could note it.
         total_steps: the number of training steps that the run was started for, None if unknown.
         never_saved: what the program of an imported run keeps out of its files; "" if that is nothing.
@@ -118,7 +118,7 @@ def _list_run(dump: Path, run_id: str) -> ListedRun:
     attempts = noted.attempts or [Attempt()]
     state: str = state_of([dump], run_id, manifest)
     if not state:
-        state = "damaged manifest" if (dump / manifest_name(run_id)).exists() else "no manifest"
+        state = "corrupt manifest" if (dump / manifest_name(run_id)).exists() else "no manifest"
         if manifest:  # the lock cannot be asked, as on a read-only mount
             state = "unknown"
     first, last = attempts[0], attempts[-1]
@@ -165,7 +165,7 @@ def _figures(files: list[Path]) -> Figures:
     table = statistics(measured, "step")
     steps = measured.groups["step"].drop_nulls().to_list()
     # Missing groups have a column of their own.
-    kinds = ("damaged_line", "lines_missing")
+    kinds = ("corrupt_line", "lines_missing")
     problems = [str(finding) for finding in dump.findings(texts=False) if finding.kind in kinds]
     return Figures(
         tasks=sorted(map(str, measured.groups["task"].unique())),

@@ -46,7 +46,7 @@ MEANINGS = {
         "at least 30%, and 20, of the solved responses have an empty think block",
         "a think block with words that lead nowhere",
     ),
-    verdict_signs.UNPAID: Meaning(
+    verdict_signs.UNREWARDED: Meaning(
         "3 responses in two groups give the item's own answer, to the letter, and are not solved",
         "items that store no answer; right answers in another notation",
     ),
@@ -140,7 +140,7 @@ def find_signs(dump: Dump, *, score_again: int = 0, workers: int = 1) -> Examine
     evaluations, in those. Errors as `Dump.groups` and `rescore`.
 
     Args:
-        score_again: of so many groups, the responses are scored a second time, by `workers` processes.
+        score_again: the number of groups whose responses are scored a second time, by `workers` processes.
     """
     phases = {Phase.TRAIN: _Phase(), Phase.EVAL: _Phase()}
     for group in dump.groups():
@@ -168,7 +168,7 @@ def _of_reading(task: str, reading: Reading) -> SignInTask:
 
 
 def _of_run(steps: Steps, planned: int) -> Iterator[SignInTask]:
-    """Yield what the metrics of a run's steps show, of which so many were planned."""
+    """Yield what the metrics of a run's steps show, given how many were planned."""
     failed, scored, onset = 0.0, 0.0, None
     for step in sorted(steps):
         number, share = steps[step].get(CANARIES) or 0.0, steps[step].get(CANARY_FAILURES) or 0.0
@@ -207,7 +207,7 @@ def _examine(group: GroupRecord, config: RGDumpConfig, phase: _Phase) -> None:
             if is_wrong and len(seen.won.get(answer, ())) < _ENOUGH_ITEMS:
                 seen.won.setdefault(answer, {}).setdefault(group.item, group.group_id)
         if parsed.think is not None and rollout.base_score >= _RIGHT:
-            # Dots and dashes are no reasoning.
+            # Dots and dashes are not reasoning.
             is_empty = not parsed.think.strip(" \t\r\n.…-")
             seen.think[is_empty] += 1
             if is_empty and len(seen.empty) < _EVIDENCE:

@@ -348,13 +348,13 @@ def threshold(dump: Dump | None, solved_at: float | None) -> pl.Expr:
 
 
 def _why_no_rollouts(dump: Dump) -> str:
-    """Return the message for a dump without a rollout: the files, and the first damaged line if there is one."""
+    """Return the message for a dump without a rollout: the files, and the first corrupt line if there is one."""
     paths = ", ".join(dict.fromkeys(str(file.path) for file in dump.files_to_read())) or "these files"
     findings = dump.findings(texts=False)
-    damaged = [finding for finding in findings if finding.kind == "damaged_line"]
+    corrupt = [finding for finding in findings if finding.kind == "corrupt_line"]
     why = ""
-    if damaged:
-        why = f"; the first of {findings.counts['damaged_line']} damaged lines: {damaged[0]}"
+    if corrupt:
+        why = f"; the first of {findings.counts['corrupt_line']} corrupt lines: {corrupt[0]}"
     return f"no rollout in {paths}{why}"
 
 
@@ -390,7 +390,7 @@ def statistics(
         - every entry of `STATISTICS`*, which says what it is;
         - `pass_at_K`*: the probability that one of K responses to a prompt is solved;
           K = 1, 2, 4, … and the largest group size, over the groups with at least K rollouts; null if fewer than nine
-          tenths of the row's groups have so many. `pass_at_K_left_out`: the number of groups that have fewer;
+          tenths of the row's groups have that many. `pass_at_K_left_out`: the number of groups that have fewer;
         - `solve_rate_first`*, `solve_rate_last`*: over the first and the last quarter of the row's steps (at least one
           each), or over the first and the last evaluation; `solve_rate_change` between them; null if there are fewer
           than two steps;
@@ -414,7 +414,7 @@ def statistics(
     # The trend is of all evaluations, so of more groups than the other figures of an eval row.
     for figures in (_means(groups, keys, names), _trend(with_keys(measured.groups, keys), keys)):
         table = table.join(figures, on=keys, how="left", nulls_equal=True)
-    # Percentiles are no sums of the groups' values: they need the lengths of all rollouts.
+    # Percentiles are not sums of the groups' values: they need the lengths of all rollouts.
     lengths = measured.counts_by(keys)
     percentiles = []
     for word, solved in (("right", True), ("wrong", False)):
@@ -439,7 +439,7 @@ def _percentiles(lengths: pl.DataFrame, keys: Sequence[str], name: str) -> pl.Da
     """Return the percentiles of the length of responses for each value of the keys, linear between two lengths.
 
     Args:
-        lengths: `response_tokens` and how many `rollouts` have so many.
+        lengths: `response_tokens` and how many `rollouts` have that many.
     """
     number = pl.col("rollouts").cast(pl.Int64)
     each = lengths.drop_nulls("response_tokens").group_by(*keys, "response_tokens").agg(number.sum())
@@ -635,7 +635,7 @@ def _trend(groups: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     last = rank.max().over(keys)
     is_evaluation = pl.col("phase") == Phase.EVAL.value
     quarter = pl.when(is_evaluation).then(1).otherwise((last // 4).clip(lower_bound=1))
-    has_several = last >= 2  # a single step is no trend
+    has_several = last >= 2  # a single step is not a trend
     groups = groups.with_columns(first=(rank <= quarter) & has_several, last=(rank > last - quarter) & has_several)
     sums = []
     for name in ("first", "last"):

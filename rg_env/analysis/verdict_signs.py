@@ -4,8 +4,8 @@ Two responses to one question that give the same answer deserve the same score, 
 full one. So no second scoring is needed to see most broken verifiers. Where a sign is a test, its p-value is that of
 all comparisons that were made (`_ALPHA`).
 
-Invariant: with a verifier that looks at nothing but item and answer, and rewards without a rule of one's own, `unpaid`,
-`unequal` and `follows` are impossible, not just rare.
+Invariant: with a verifier that looks at nothing but item and answer, and rewards without a rule of the user's own,
+`unrewarded`, `unequal` and `follows` are impossible, not just rare.
 Not covered: a verifier that is wrong about every occurrence of an answer in the same way. evidence/signs.md has
 what each sign found.
 Memory grows with the number of groups, and with the words of those responses whose rewards differ although their
@@ -27,11 +27,11 @@ from rg_env.dump.schema import answered
 from rg_env.rollouts.symptoms import phantom_cause
 from rg_env.scoring.types import Status
 
-UNPAID = "right answer unpaid"
+UNREWARDED = "correct answer not rewarded"
 UNEQUAL = "same answer, other score"
 FOLLOWS = "reward follows the text"
 PHANTOM = "phantom groups"
-NAMES = (UNPAID, UNEQUAL, FOLLOWS, PHANTOM)
+NAMES = (UNREWARDED, UNEQUAL, FOLLOWS, PHANTOM)
 
 _ALPHA = 0.001
 _ENOUGH = 3
@@ -134,7 +134,7 @@ class Association:
         return _two_sided(self.products / math.sqrt(self.variance))
 
     def is_found(self, tests: int) -> bool:
-        """Return whether it is strong and no chance, if so many properties were looked at."""
+        """Return whether it is strong and not due to chance, given how many properties were examined."""
         is_strong = abs(self.correlation) >= _STRONG and self.strata >= _ENOUGH_STRATA
         return is_strong and self.p * tests < _ALPHA
 
@@ -143,7 +143,7 @@ class Association:
 class TaskFacts:
     """What was seen of one task."""
 
-    unpaid: Contradictions = field(default_factory=Contradictions)
+    unrewarded: Contradictions = field(default_factory=Contradictions)
     unequal: Contradictions = field(default_factory=Contradictions)
     length: Association = field(default_factory=Association)
     words: dict[str, Association] = field(default_factory=lambda: defaultdict(Association))
@@ -171,13 +171,13 @@ class TaskFacts:
         if not reference:
             return
         # To the letter: what is equal but for case or spaces may be wrong.
-        right = unpaid = 0
+        right = unrewarded = 0
         for rollout in scored:
             if rollout.answer.strip() == reference.strip():
                 right += 1
                 if rollout.base_score < solved_at:
-                    unpaid += 1
-        self.unpaid.count(group, seen=unpaid, of=right)
+                    unrewarded += 1
+        self.unrewarded.count(group, seen=unrewarded, of=right)
 
     def _note_stratum(self, group: GroupRecord, rollouts: Sequence[RolloutRecord], *, has_answer: bool) -> None:
         """Compare responses that give the same answer to the same question, or break the format in the same way."""
@@ -209,7 +209,7 @@ def verdict_signs(tasks: dict[str, TaskFacts]) -> Iterator[tuple[str, Reading]]:
     for name in sorted(tasks):
         facts = tasks[name]
         readings = (
-            unpaid(facts),
+            unrewarded(facts),
             unequal(facts),
             follows(facts, tests=len(tasks)),
             phantoms(facts),
@@ -219,9 +219,9 @@ def verdict_signs(tasks: dict[str, TaskFacts]) -> Iterator[tuple[str, Reading]]:
                 yield name, reading
 
 
-def unpaid(facts: TaskFacts) -> Reading | None:
+def unrewarded(facts: TaskFacts) -> Reading | None:
     """Find answers that are the item's own, to the letter, and are not solved."""
-    return facts.unpaid.reading(UNPAID, "responses that give the item's own answer were not solved")
+    return facts.unrewarded.reading(UNREWARDED, "responses that give the item's own answer were not solved")
 
 
 def unequal(facts: TaskFacts) -> Reading | None:

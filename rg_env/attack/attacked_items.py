@@ -17,7 +17,7 @@ from rg_env.tasks.levels import base_options
 from rg_env.tasks.question_file import QuestionFile
 from rg_env.tasks.questions import QuestionStream
 from rg_env.tasks.upstream import UnusableItemError
-from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
+from rg_env.tasks.upstream.patched_dataset import UpstreamDataset
 
 _DRAWING = 3.0
 """CPU seconds in which more items than the fewest are made."""

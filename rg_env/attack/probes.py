@@ -228,7 +228,7 @@ def _outgrown(lengths: Sequence[int], costs: Sequence[float], kind: Resource) ->
 def _check(reply: object) -> list[Cost | None]:
     """Check a worker's reply. Raises ProtocolError for anything but costs."""
     if not isinstance(reply, list):
-        raise ProtocolError("the reply is no list")
+        raise ProtocolError("the reply is not a list")
     costs: list[Cost | None] = []
     for cost in reply:
         if cost is None:

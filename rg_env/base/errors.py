@@ -86,7 +86,7 @@ def need_number(
     below: float = math.inf,
 ) -> None:
     """Refuse anything but a finite number within the limits; with `whole`, anything but an integer."""
-    # A bool is an int in Python, and true is no number in YAML.
+    # A bool is an int in Python, and true is not a number in YAML.
     is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
     ok = is_number and at_least <= value <= at_most and above < value < below  # type: ignore[operator]
     # Only the limits that were given are named.

@@ -39,7 +39,7 @@ _INDENTATION = {
     "missing after the colon, here or in the line before?",
     "is given twice": "leave one out",
 }
-"""What to mend, by a part of PyYAML's message that does not say so."""
+"""What to fix, by a part of PyYAML's message that does not say so."""
 
 
 def file_beside(path: Path, endings: Collection[str]) -> str:
@@ -78,7 +78,7 @@ def member_meant(module: ModuleType, name: str) -> str:
 
 
 def of_yaml(error: Exception) -> str:
-    """Return PyYAML's message on one line, without the file's name, which it does not know, and with what to mend."""
+    """Return PyYAML's message on one line, without the file's name, which it does not know, and with what to fix."""
     why = one_line(error).replace(' in "<unicode string>", line', ", line")
     hints = [hint for part, hint in _INDENTATION.items() if part in why]
     return "; ".join([why, *hints])
@@ -111,7 +111,7 @@ def word_meant(word: str, nearest_recipe: Callable[[str], Path | None]) -> str:
     if suffix in (".csv", ".tsv", ".jsonl", ".parquet"):
         in_mix = f"tasks: {{mine: {{file: {{path: {word}, scorer: exact}}}}}}"
         return f"; a file of questions stands in one: {in_mix} below environment.skyrl_gym.rg_dump"
-    # An option or a setting with a sign too many is no recipe.
+    # An option or a setting with an extra sign is not a recipe.
     if "=" not in word and (recipe := nearest_recipe(word)):
         return f"; did you mean {recipe}?"
     if Path(word).is_dir() or "/" in word:

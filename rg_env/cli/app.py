@@ -74,7 +74,7 @@ def _show_version(wanted: bool) -> None:
 
     from rg_env.scoring import sandbox_report
     from rg_env.skyrl.checks import fault_of_router
-    from rg_env.tasks.upstream.mended_dataset import reasoning_gym
+    from rg_env.tasks.upstream.patched_dataset import reasoning_gym
 
     packages = []
     for package in _PACKAGES:
@@ -325,7 +325,7 @@ def _check_in_mix(text: str, mix: TaskMix) -> None:
 
     parts = ItemId.parse(text)
     name = parts.task if parts else text
-    # Without files, whoever makes the item says it, with the nearest names of Reasoning Gym.
+    # Without files, the maker of the item says it, with the nearest names of Reasoning Gym.
     if not mix.files or name in mix.files:
         return
     try:

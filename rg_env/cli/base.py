@@ -154,7 +154,7 @@ class CommandGroup(_LaidOut, TyperGroup):
         return commands_of(self)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. That nobody reads on, as in `rg-env … | head`, is no error, for which Typer takes it; a
+        """Run the command. A closed pipe, as in `rg-env … | head`, is not an error, though Typer takes it for one; a
         command that ends otherwise keeps its exit code.
         """
         try:

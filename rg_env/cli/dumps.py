@@ -3,7 +3,7 @@
 To add one, write the function that does the work, without printing, in `analysis/` or `dump/`, and one here that parses
 arguments, calls it and prints with the functions of `output.py`, which make text from dumps safe. Its docstring is its
 `--help`: what it is for, the exit codes, an example. Slow modules are imported inside. Add an entry to `COMMANDS` of
-tests/cli/test_hostile.py, which reads damaged dumps with every command, and a section to docs/reading.md.
+tests/cli/test_hostile.py, which reads corrupt dumps with every command, and a section to docs/reading.md.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def open_page(
         view = "#" + urlencode({"where": _joined(where)})
     live, listener = LivePage(dumps, RUNS), listen(port)
     link = f"http://127.0.0.1:{listener.getsockname()[1]}/{live.token}/{view}"
-    print_line(f"{link} (Ctrl-C ends it)")
+    print_line(f"{link} (Ctrl-C stops it)")
     if not only_link and sys.stdout.isatty():
         webbrowser.open(link)
     serve(live, listener)
@@ -364,7 +364,7 @@ def seal(paths: DumpPaths) -> None:
         sizes = f"{result.before / 1e6:.1f} MB are {result.after / 1e6:.1f} MB now"
         facts = [f"{counted(result.files, 'file')} sealed: {sizes}"]
     if result.still_open:
-        facts.append(f"{counted(result.still_open, 'file')} still open: resume the run, or wait until it ends")
+        facts.append(f"{counted(result.still_open, 'file')} still open: resume the run, or wait until it finishes")
     print_line("; ".join(facts))
 
 

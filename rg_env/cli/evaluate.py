@@ -162,7 +162,7 @@ def evaluate(
         _need_folder(out)
     all_settings = _read("eval", settings, requests, suite)
     config = all_settings.rg
-    # Whoever typed the setting has named the folder, as with --out.
+    # A user who typed the setting has named the folder, as with --out.
     if out is None and any(arg.removeprefix(f"{PREFIX}.").startswith("dump_dir=") for arg in settings or []):
         out = Path(config.dump_dir)
     if out is None and requests.resume:
@@ -285,7 +285,7 @@ def _models(
         raise ConfigError("name a model with --model, or a running server with --endpoint")
     models = [Model(name, name)] if url else find_models(name)
     if url:
-        base_url(url)  # refuses what is no address
+        base_url(url)  # refuses what is not an address
     else:
         program_for(models[0].path)  # refuses an environment that has none
         if not Path(models[0].path).is_dir():
@@ -353,14 +353,14 @@ def _making_questions() -> Iterator[Callable[[str], None]]:
         nonlocal shown
         if time.monotonic() - shown >= _SAY_EVERY:
             shown = time.monotonic()
-            print_error(f"making the questions: {progress}")
+            print_error(f"generating questions: {progress}")
 
     screen = console(stderr=True)
     if not screen.is_terminal:
         yield say
         return
-    with screen.status("making the questions") as status:
-        yield lambda progress: status.update(f"making the questions: {progress}")
+    with screen.status("generating questions") as status:
+        yield lambda progress: status.update(f"generating questions: {progress}")
 
 
 def _print_finished(finished: "Finished") -> None:
@@ -399,10 +399,10 @@ def _print_what_is_missing(finished: "Finished") -> None:
     elif finished.out_of_tokens:
         print_error(f"stopped at --max-tokens-total; continue with a higher one and --resume --out {folder}")
     elif finished.error or finished.signum is not None:
-        print_error(f"stopped; the same command with --resume --out {folder} continues")
+        print_error(f"interrupted; rerun with --resume --out {folder} continues")
     elif missing:
         lacking = f"{missing:,} of {counted(finished.planned, 'response')} missing"
-        print_error(f"{lacking}: the same command with --resume --out {folder} asks for them")
+        print_error(f"{lacking}: rerun with --resume --out {folder} to ask for them")
     elif not totals.groups:
         print_error("nothing left to do: all groups were already in the dump")
 

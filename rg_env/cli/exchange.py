@@ -56,7 +56,7 @@ class DataSetOptions(Selection):
         typer.Option(
             min=0,
             max=1,
-            help="Minimum base score of what is trained toward. By default only solved responses: at least the run's "
+            help="Minimum base score of an exported response. By default only solved responses: at least the run's "
             "`solved_at`, 0.99 if it is unknown.",
             show_default=False,
         ),
@@ -227,7 +227,7 @@ def card(
         written = write_card(dump, folder, license_name=license_name.lower(), force=force)
     print_line(f"{written.path}: configurations {', '.join(written.configs)}")
     if written.unfinished:
-        print_error(f"{counted(written.unfinished, 'file')} of a run that has not ended left out: make the card again")
+        print_error(f"{counted(written.unfinished, 'file')} of an unfinished run left out: make the card again")
     if not license_name:
         print_line("fill in its field `license`, or give --license NAME --force")
     print_line("the manifest has the settings, the name and the paths of this machine: look at it before you publish")

@@ -98,7 +98,7 @@ def _no_path(word: str) -> str:
 
 
 def print_remarks(*dumps: "Dump", texts: bool = True) -> None:
-    """Print to standard error what is missing, damaged or double, each remark once.
+    """Print to standard error what is missing, corrupt or duplicate, each remark once.
 
     Args:
         texts: False if only the ledger was asked for.

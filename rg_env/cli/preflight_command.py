@@ -83,7 +83,7 @@ def _ready(settings: list[str], endpoint: str | None) -> "Iterator[Preflight]":
     from rg_env.skyrl.train_config import load_run
 
     if endpoint:
-        base_url(endpoint)  # refuses what is no address before the settings are read, which takes seconds
+        base_url(endpoint)  # refuses what is not an address before the settings are read, which takes seconds
     # What this machine lacks, that of the endpoint may have.
     cfg = load_run(settings, tolerate=(lambda missing: None) if endpoint else None).cfg
     need(not cfg.data.train_data, "data.train_data", cfg.data.train_data, "preflight asks the tasks of rg_dump alone")
@@ -166,7 +166,7 @@ def _ask(asked: "Preflight") -> "list[TaskReport]":
     from rg_env.dump import open_run
     from rg_env.tasks import TaskMix
 
-    with spinner("trying the scorers"):
+    with spinner("testing the scorers"):
         wrong_scorers = asked.try_scorers()
     asked.ask()
     reports = report_tasks(open_run(*asked.asked), asked.config, wrong_scorers)
@@ -230,7 +230,7 @@ def _show(facts: dict[str, Any], reports: "Sequence[TaskReport]", typed: list[st
         kept = [word for word in typed if word.partition("=")[0] not in names]
         print_line(f"change, and ask again: {shlex.join(['rg-env', 'preflight', *kept, *changes])}")
     if facts["alarm"]:
-        print_line("do not train yet: with what ALARM says, the reward does not rise")
+        print_line("do not train yet: the reward cannot rise until the ALARM above is resolved")
     else:
         print_line("nothing speaks against training")
 

@@ -63,10 +63,15 @@ def serve(
     from rg_env.serve.desk import Desk
     from rg_env.serve.http_app import run
     from rg_env.tasks import TaskMix
-    from rg_env.tasks.upstream.mended_dataset import reasoning_gym
+    from rg_env.tasks.upstream.patched_dataset import reasoning_gym
 
     need("/" not in host, "--host", host, "must be a name or an address, such as 127.0.0.1, without http://")
-    need(token or host in _LOCAL, "--host", host, f"other machines could ask; set {TOKEN_VARIABLE}, or --token")
+    need(
+        token or host in _LOCAL,
+        "--host",
+        host,
+        f"is reachable from other machines; set {TOKEN_VARIABLE}, or --token",
+    )
     is_number = workers.isdigit() and int(workers) > 0
     need(is_number or workers == "auto", "--workers", workers, "must be auto, or a number of at least 1")
     import_tasks(imports)
@@ -90,8 +95,8 @@ def serve(
     except OSError as error:
         raise RGEnvError(f"cannot listen on {host}: {error.strerror}; choose another --port or --host") from None
     desk = Desk(Scorer(count, timeout), function, token, max_waiting, host, max_bytes, mix, left_out, rows)
-    print_line(f"listening on http://{host}:{listener.getsockname()[1]} (Ctrl-C ends it)")
-    run(desk, listener, lambda: print_line(f"ended; scored {_counts(desk.scored)}"))
+    print_line(f"listening on http://{host}:{listener.getsockname()[1]} (Ctrl-C stops it)")
+    run(desk, listener, lambda: print_line(f"stopped; scored {_counts(desk.scored)}"))
 
 
 def _load(scorer: str, timeout: float, workers: int | str) -> Guarded:

@@ -139,7 +139,7 @@ def _describe(dump: "Dump", options: StatsOptions) -> None:
         parts: list[Any] = list(render_details(frame, runs, trainer))
     else:
         parts = [render_table(frame, totals=totals, columns=names, names=runs)]
-    # Whoever names columns wants those alone, without the counts and symptoms that belong to the whole.
+    # A user who names columns wants those alone, without the counts and symptoms that belong to the whole.
     table_of_counts = None if names else render_counts(counts(measured), runs)
     if table_of_counts:
         parts += ["", table_of_counts]

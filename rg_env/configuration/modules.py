@@ -41,7 +41,7 @@ def import_named(names: Iterable[str]) -> None:
             # The module itself exists: what is missing is something that it imports.
             if error.name not in (name, name.partition(".")[0]):
                 raise _failed_import(name, error) from error
-            message = f"there is no module {name!r} in {Path.cwd()} or among the installed ones"
+            message = f"no module {name!r} in {Path.cwd()} or among the installed packages"
             from rg_env.base.hints import module_meant
 
             raise UserCodeError(f"{message}{module_meant(name)}") from None
@@ -49,7 +49,7 @@ def import_named(names: Iterable[str]) -> None:
             # Only the place: the message says itself what happened there.
             where = str(_failed_import(name, error)).removesuffix(f": {describe(error)}")
             remedy = 'put what ends it under `if __name__ == "__main__":`'
-            raise UserCodeError(f"{where}: importing the module {name} ends the process; {remedy}") from error
+            raise UserCodeError(f"{where}: importing the module {name} exits the process; {remedy}") from error
         except Exception as error:
             raise _failed_import(name, error) from error
 

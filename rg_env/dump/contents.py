@@ -6,7 +6,7 @@ folders that were named twice are this one rule. A record of training or of a st
 attempt replaced is a second rule.
 
 Where lines of the ledger are corrupt or missing, those of groups with a text are made from it, so that a corrupt ledger
-costs no more than none. Everything that is missing, damaged or double is a `Finding`; headline, remarks, report and
+costs no more than none. Everything that is missing, corrupt or duplicate is a `Finding`; headline, remarks, report and
 `validate` ask for these. What was found does not change while somebody iterates: lines that a running writer adds after
 the pass are not read. Memory grows with the number of groups, not with their texts. Not covered: whether a record
 contradicts itself, which `validate` checks.
@@ -64,7 +64,7 @@ class Place(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One thing that is missing, damaged or double; `kind` is a key of `KINDS`."""
+    """One thing that is missing, corrupt or duplicate; `kind` is a key of `KINDS`."""
 
     kind: str
     place: Place
@@ -75,7 +75,7 @@ class Finding(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of findings: what to do about one, and what is said of many, after their number."""
+    """A kind of findings: what to do about one, and the words for many, after their number."""
 
     advice: str
     many: str
@@ -89,15 +89,15 @@ KINDS = {
         "look for the missing files of the ledger, or for a copy of the corrupt ones",
         "runs have groups that were counted from the texts",
     ),
-    "running": Kind("wait until it has ended", "runs are being written now"),
-    "no_regular_end": Kind("resume the run, or bear in mind that it did not end", "runs were killed"),
-    "damaged_line": Kind("readers skip it", "damaged lines were skipped"),
-    "duplicate": Kind("it counts once; remove the copy", "lines are there more than once; each counts once"),
+    "running": Kind("wait until it has finished", "runs are being written now"),
+    "no_regular_end": Kind("resume the run, or keep in mind that it is incomplete", "runs were killed"),
+    "corrupt_line": Kind("readers skip it", "corrupt lines were skipped"),
+    "duplicate": Kind("it counts once; remove the copy", "duplicate lines; each counts once"),
     "differs": Kind(
         "the first by kind, number and path counts; find out which is right",
         "lines differ from an earlier one with the same id; the first by kind, number and path counts",
     ),
-    "no_text": Kind("look for the missing file", "groups are in no file with texts, though the ledger says so"),
+    "no_text": Kind("look for the missing file", "groups have no text, though the ledger names one"),
     "no_ledger_line": Kind(
         "exports have this group, statistics only if lines of the ledger are corrupt or missing",
         "groups in files with texts are not in the ledger",
@@ -207,7 +207,7 @@ class _Places:
         return number
 
     def note(self, name: Any, file: int, number: int, offset: int, text: str) -> bool:
-        """Note a line, unless another one has this name: then returns False. The same line again is no other."""
+        """Note a line, unless another one has this name: then returns False. The same line again is not another."""
         noted = ((file << _NUMBER | number) << _OFFSET | offset) << 3
         if text:
             noted |= _TEXT_WORDS.index(text)
@@ -305,7 +305,7 @@ class Contents:
         record = line.record
         if record is None:
             place = self.place(line.file, line.number)
-            self._wrong[line.file.kind].add("damaged_line", place, f"{line.fault}; skipped")
+            self._wrong[line.file.kind].add("corrupt_line", place, f"{line.fault}; skipped")
             # A running writer may complete it before the next reading, which is to yield the same lines.
             self._left_out.setdefault(line.file.path, set()).add(line.number)
             return False
@@ -357,7 +357,7 @@ class Contents:
             if self._recovered is not None:
                 return self._recovered
             recovered: dict[str, Line] = {}
-            is_corrupt = bool(self._wrong[FileKind.LEDGER].counts["damaged_line"])
+            is_corrupt = bool(self._wrong[FileKind.LEDGER].counts["corrupt_line"])
             if self.run.has_ledger and self.state is not State.RUNNING and (is_corrupt or self._lacking()):
                 known = self._known.get(FileKind.LEDGER, _Places())
                 for line in self.lines(*TEXT_KINDS, all_attempts=True):
@@ -511,7 +511,7 @@ class Contents:
                 return line.record
         return None
 
-    # -- what is missing, damaged or double
+    # -- what is missing, corrupt or duplicate
 
     @property
     def has_read_texts(self) -> bool:
@@ -519,7 +519,7 @@ class Contents:
         return self._scanned.issuperset(TEXT_KINDS)
 
     def findings(self, *, texts: bool) -> Findings:
-        """Find what is missing, damaged or double: in the ledger, or in what replaces it; with `texts`, in all
+        """Find what is missing, corrupt or duplicate: in the ledger, or in what replaces it; with `texts`, in all
         files."""
         kinds = tuple(FileKind) if texts else self._counted_kinds
         self._scan_once(*kinds)
@@ -539,7 +539,7 @@ class Contents:
         return result
 
     def wrong_lines(self, *kinds: FileKind) -> Findings:
-        """Return the damaged lines in files of these kinds, which have been read, and those that are there more than
+        """Return the corrupt lines in files of these kinds, which have been read, and those that are there more than
         once."""
         result = Findings()
         for kind in kinds:
@@ -559,8 +559,8 @@ class Contents:
         attempts = range(1, max([*noted, *self._lines_of_attempt], default=1) + 1)
         if self.state is State.ENDED and all(attempt in noted for attempt in attempts):
             return True
-        # A damaged line may have been a group that is nowhere else.
-        return False if findings.counts["damaged_line"] else None
+        # A corrupt line may have been a group that is nowhere else.
+        return False if findings.counts["corrupt_line"] else None
 
     def _noted_lines(self) -> dict[int, int]:
         """Return how many ledger lines each attempt wrote, where the manifest says so."""
@@ -578,7 +578,7 @@ class Contents:
             result.add("no_ledger", place, "no ledger found: groups whose text was not kept are missing in statistics")
         missing = self.run.noted.missing_in_all
         if missing:
-            text = f"{counted(missing, 'group')} could not be written, as the manifest says"
+            text = f"{counted(missing, 'group')} could not be written, according to the manifest"
             result.add("groups_missing", place, text)
         # Of a running run the numbers below are not final.
         if self.state is State.RUNNING:

@@ -4,7 +4,7 @@ A name has kind, run and number, from 0 for each kind. `.part` marks the file be
 one. A running writer renames a `.part` when it is full: a file that was found under one name is also looked for under
 its later ones. Only regular files are read, so that a FIFO or a device in a dump folder cannot block the reader.
 
-Every line of a file that is not blank is yielded once, in order. A damaged line affects no other line; neither does the
+Every line of a file that is not blank is yielded once, in order. A corrupt line affects no other line; neither does the
 rest of a file that cannot be read, which is a fault at its place. Memory does not grow with the file.
 
 At most one writer per run and folder, across processes and hosts. The kernel releases the lock when its process ends,
@@ -213,7 +213,7 @@ def is_seekable(file: io.BufferedReader) -> bool:
 
 def open_seekable(path: Path) -> io.BufferedIOBase:
     """Open a file in the seekable format of zstd; as plain zstd if its table is corrupt."""
-    from pyzstd import SeekableFormatError, SeekableZstdFile  # only whoever reads texts at places needs it
+    from pyzstd import SeekableFormatError, SeekableZstdFile  # only needed to read texts at their places
 
     try:
         return cast("io.BufferedIOBase", SeekableZstdFile(path))
@@ -279,7 +279,7 @@ def lines_in(file: DumpFile, kind: type[Record] | None = None, reader: PartReade
 
 
 def raw_lines(file: DumpFile) -> Iterator[tuple[int, int, bytes | BadLineError]]:
-    """Number, offset and bytes of each line that is not blank. Damaged compressed data, a bad sector or a line without
+    """Number, offset and bytes of each line that is not blank. Corrupt compressed data, a bad sector or a line without
     end are a fault in place of the bytes, which is the last that is yielded.
     """
     try:
@@ -290,7 +290,7 @@ def raw_lines(file: DumpFile) -> Iterator[tuple[int, int, bytes | BadLineError]]
     with stream:
         try:
             for block in _whole_lines(stream):
-                # Blank lines are no records, but count in the numbers and offsets of later lines.
+                # Blank lines are not records, but count in the numbers and offsets of later lines.
                 if block.isspace():
                     number, offset = number + block.count(b"\n"), offset + len(block)
                     continue

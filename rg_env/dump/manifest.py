@@ -33,7 +33,7 @@ from rg_env.dump.files import is_held, manifest_name, open_regular
 from rg_env.dump.schema import SCHEMA_VERSION
 
 MAX_BYTES = 1 << 26
-"""A larger manifest counts as damaged."""
+"""A larger manifest counts as corrupt."""
 _PACKAGES = ("rg_env", "reasoning-gym", "skyrl", "skyrl-gym", "torch", "ray", "transformers", "vllm", "openai", "trl")
 _written: dict[Path, bytes] = {}
 """The manifests that this process has written, by path: somebody may remove or rename their folder during the run."""
@@ -208,14 +208,14 @@ def write_manifest(folder: str | Path, run_id: str, start: Attempt) -> Path:
         "versions": _versions(),
     }
     entry = now | start.as_json()
-    # A damaged manifest costs the notes on earlier attempts; it must not keep the run from starting.
+    # A corrupt manifest costs the notes on earlier attempts; it must not keep the run from starting.
     earlier: list[Any] = []
     try:
         earlier = list(_load(path)["attempts"])
     except FileNotFoundError:
         pass
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        logger.warning("{} is damaged ({}): its entries about earlier attempts are lost", path, error)
+        logger.warning("{} is corrupt ({}): its entries about earlier attempts are lost", path, error)
     # The top level repeats the last attempt.
     manifest = {"schema_version": SCHEMA_VERSION, "run_id": run_id, **entry, "attempts": [*earlier, entry]}
     try:
@@ -270,7 +270,7 @@ def _complete_manifest(folder: Path, run_id: str, facts: Mapping[int, Mapping[st
     except FileNotFoundError:
         pass
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        logger.warning("{} could not be completed ({})", path, error)
+        logger.warning("{} could not be updated ({})", path, error)
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -340,7 +340,7 @@ def _last_attempt(manifest: Manifest) -> int:
 
 
 def read_manifest(folder: Path, run_id: str) -> Manifest | None:
-    """Return the manifest of a run, or None if it is missing or damaged."""
+    """Return the manifest of a run, or None if it is missing or corrupt."""
     try:
         content = _load(folder / manifest_name(run_id))
     except (OSError, ValueError, RecursionError):

@@ -1,6 +1,6 @@
 """Opening the dump of a run: the lock first, then the manifest.
 
-Invariant: whoever writes the manifest holds the lock of the run, so that it is never that of a second process.
+Invariant: the writer of the manifest holds the lock of the run, so that it is never that of a second process.
 """
 
 from __future__ import annotations

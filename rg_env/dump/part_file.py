@@ -278,7 +278,7 @@ def _groups_in(file: DumpFile) -> dict[str, int]:
         if isinstance(line.record, GroupName):
             groups[line.record.group_id] = line.offset
         else:
-            logger.warning("{}: left the damaged line {} as it is ({})", file.path.name, line.number, line.fault)
+            logger.warning("{}: left the corrupt line {} as it is ({})", file.path.name, line.number, line.fault)
     return groups
 
 
@@ -292,7 +292,7 @@ def _complete_ledger(folder: Path, run_id: str, places: list[tuple[DumpFile, int
             try:
                 group = from_line(GroupRecord, lines.readline())
             except BadLineError as error:
-                logger.warning("{}: left the damaged line at byte {} as it is ({})", file.path.name, offset, error)
+                logger.warning("{}: left the corrupt line at byte {} as it is ({})", file.path.name, offset, error)
                 continue
         ledger.append(ledger_line(group, file.kind, place=(file.batch, offset)))
     ledger.finish()

@@ -1,7 +1,7 @@
 """Reading dumps: a folder or files, finished or being written, in constant memory.
 
 `open_run` finds the files. Before anything is read, one pass over them decides which lines count and what is missing
-(`rg_env.dump.contents`). Then records and frames are made from the same lines, whichever is asked for. A damaged line
+(`rg_env.dump.contents`). Then records and frames are made from the same lines, whichever is asked for. A corrupt line
 affects no other line. Needs neither torch nor ray nor skyrl.
 """
 
@@ -99,7 +99,7 @@ class Dump:
     # -- what is there
 
     def findings(self, *, texts: bool = True) -> Findings:
-        """Return what is missing, damaged or there more than once, and how runs ended.
+        """Return what is missing, corrupt or there more than once, and how runs ended.
 
         Args:
             texts: whether files with texts are asked, too, all of which are then read once. Statistics do not.
@@ -164,7 +164,7 @@ class Dump:
 
     def with_opening(self, group: GroupRecord) -> GroupRecord:
         """Return a group with the `<think>` that the chat template wrote (`prefilled_think`) in front of what the model
-        wrote. Records lack it, as a part of the prompt; whoever reads them without that template needs it.
+        wrote. Records lack it, as a part of the prompt; readers without that template need it.
         """
         if not self.settings_for(group).prefilled_think:
             return group
@@ -197,7 +197,7 @@ class Dump:
         Raises:
             ConditionError: a condition is invalid.
         """
-        # Here and below, not at the top: whoever reads records alone need not load polars.
+        # Here and below, not at the top: reading records alone must not load polars.
         from rg_env.dump.conditions import parse_condition
 
         parsed = tuple(map(parse_condition, conditions))
@@ -363,7 +363,7 @@ class Dump:
 
         tested = list(dict.fromkeys(["task", *self._tested_columns()]))
         hint = what_there_is(frame for run in self.runs for frame in self._frames_of(run, tested, texts))
-        # A dump without any rollout is no fault of the condition.
+        # A dump without any rollout is not the condition's fault.
         if hint:
             conditions = " and ".join(condition.text for condition in self.conditions)
             raise ConditionError(f"no rollout matches {conditions}{hint}")

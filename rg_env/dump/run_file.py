@@ -59,7 +59,7 @@ def claim_run(ckpt_path: str | Path, *, resuming: bool, settings: Mapping[str, A
         (run_id, attempt); attempt counts from 1.
 
     Raises:
-        DumpError: the folder cannot be written, or its run file is damaged.
+        DumpError: the folder cannot be written, or its run file is corrupt.
     """
     run_id, attempt = new_run_id(), 1
     try:
@@ -76,7 +76,7 @@ def claim_run(ckpt_path: str | Path, *, resuming: bool, settings: Mapping[str, A
         raise _unusable(ckpt_path, error) from None
     except (ValueError, KeyError, TypeError):
         raise DumpError(
-            f"{ckpt_path}/{RUN_FILE} is damaged: remove it to continue under a new run id, or repair it "
+            f"{ckpt_path}/{RUN_FILE} is corrupt: remove it to continue under a new run id, or repair it "
             '({"run_id": …, "attempt": …}, as in the manifest in the dump folder)'
         ) from None
     return run_id, attempt

@@ -1,7 +1,7 @@
 """The records of a run: groups of rollouts, their short version in the ledger, what each step was trained on, and the
 trainer's numbers of each step. Each class is the lines of its files: names, order and types of the keys. Every line of
 a kind has the same keys, and a key's value never changes its type, so that `datasets`, pandas, polars and DuckDB load a
-file unchanged, with the types in `rg_env.dump.column_types`. A line that does not fit its class exactly is damaged.
+file unchanged, with the types in `rg_env.dump.column_types`. A line that does not fit its class exactly is corrupt.
 
 Everything about rollout *k* (text, scores, reward) is in one object, so that texts and numbers cannot be misaligned. A
 group's outcome is decided on base scores, before any penalty. Strings are never null, in memory as in files: "" is
@@ -213,7 +213,7 @@ class RolloutRecord(RolloutFacts, frozen=True, kw_only=True):
         """Return what follows the prompt, as one text: a single response as it is, several turns with their roles.
 
         Args:
-            fold: of what the model was shown, at most so many characters.
+            fold: of what the model was shown, at most this many characters.
         """
         messages = self.conversation[len(self.prompt) :]
         if len(messages) == 1:
@@ -611,7 +611,7 @@ def from_line[R: Record](kind: type[R], line: bytes) -> R:
                 "a line of Atropos' environment: `rg-env dumps import atropos` makes a dump of its files"
             )
         with suppress(ValueError, RecursionError):
-            # A line of a later version may not fit for just that reason, and must not count as damaged.
+            # A line of a later version may not fit for just that reason, and must not count as corrupt.
             version = _decoder(Record).decode(line).schema_version
     if version > SCHEMA_VERSION:
         raise NewerSchemaError(
@@ -623,7 +623,7 @@ def from_line[R: Record](kind: type[R], line: bytes) -> R:
 
 
 def _is_of_atropos(line: bytes) -> bool:
-    """Return whether a line that is no record has the two keys of Atropos' environment and none of ours."""
+    """Return whether a line that is not a record has the two keys of Atropos' environment and none of ours."""
     try:
         keys = msgspec.json.decode(line)
     except (ValueError, RecursionError):

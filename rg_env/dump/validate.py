@@ -124,10 +124,10 @@ def _check_manifest(run: Run, result: Validation) -> None:
     if run.manifest is not None:
         return
     paths = [folder / manifest_name(run.run_id) for folder in run.folders]
-    damaged = [path for path in paths if os.path.lexists(path)]
-    for path in damaged:
+    corrupt = [path for path in paths if os.path.lexists(path)]
+    for path in corrupt:
         result.findings.add("manifest", Place(path.name), "not a JSON object")
-    if not damaged:
+    if not corrupt:
         result.remarks.append(f"run {run.run_id} has no manifest: its settings are unknown")
 
 
@@ -153,7 +153,7 @@ def _check_lines(contents: Contents, result: Validation, *, compare: bool) -> No
         result.records[line.file.kind] += 1
         problems: list[tuple[str, str]] = []
         if not line.raw.endswith(b"\n"):
-            problems.append(("damaged_line", "the file ends without a line feed"))
+            problems.append(("corrupt_line", "the file ends without a line feed"))
         wrong = ""
         if isinstance(record, GroupRecord):
             wrong = contradiction(record)

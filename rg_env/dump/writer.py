@@ -1,7 +1,7 @@
 """The writer of a run: one thread that appends groups to files as whole lines.
 
 - A group's ledger line is its commit record: text, then ledger line, or neither. A failed write is rolled back.
-- Records reach the files in the order in which they were submitted. Whoever hands over waits until the operating system
+- Records reach the files in the order in which they were submitted. The caller waits until the operating system
   has them, however slow it is; a caller that is cancelled does not cancel its write.
 - A disk error never raises into training: what could not be written is kept up to a bound, and tried again at every
   next write and at the end. Beyond the bound the newest groups are refused and counted.
@@ -302,7 +302,7 @@ class DumpWriter:
                     file.sync()
         except Exception as error:  # training and this thread continue after any error
             if not self._is_failing:
-                message = "dump: {} not on disk ({}); training continues, and every next write tries again"
+                message = "dump: {} not on disk ({}); training continues; each write is retried"
                 logger.error(message, counted(self.missing, "group"), one_line(error))
             self._is_failing = True
             self._refuse_newest()

@@ -119,7 +119,7 @@ class Endpoint:
     Args:
         url: base address, such as `http://127.0.0.1:8000/v1`; `/v1` may be left out.
         model: the server's name for the model.
-        limits: `timeout` and `retries` apply here, the others to whoever asks.
+        limits: `timeout` and `retries` apply here, the others to the caller.
         is_own: this process started the server, which gets no key and is reached through no proxy.
         request: further fields of every request.
         has_responded: the server is known to take key and model, so that a refusal is about one prompt.
@@ -151,7 +151,7 @@ class Endpoint:
         key = None if is_own else os.environ.get(KEY_VARIABLE)
         self._client = AsyncOpenAI(
             base_url=self.url,
-            api_key=key or "none",  # the client wants one, most servers on one's own machine do not
+            api_key=key or "none",  # the client wants one, most local servers do not
             timeout=limits.timeout,
             max_retries=limits.retries,
             http_client=DefaultAsyncHttpxClient(trust_env=False) if is_own else None,
@@ -184,7 +184,7 @@ class Endpoint:
             if models:
                 names = ", ".join(map(repr, models[:_MODELS_SHOWN]))
                 raise EndpointError(
-                    f"{self.url} has no model {self.model!r}, only {names}: name one with {_NAMED_WITH}"
+                    f"{self.url} does not serve {self.model!r}, only {names}: name one with {_NAMED_WITH}"
                 ) from None
         except openai.AuthenticationError as error:
             raise self._refusal(error) from None
@@ -241,7 +241,9 @@ class Endpoint:
         """Return why no request can succeed, by the status of the first reply."""
         reason = _reason(error)
         if error.status_code == HTTPStatus.NOT_FOUND:
-            what = f"{self.url} has no model {self.model!r}, or is not an OpenAI-compatible API ({reason})"
+            what = (
+                f"{self.url} does not serve a model named {self.model!r}, or is not an OpenAI-compatible API ({reason})"
+            )
             return EndpointError(f"{what}: name its model with {_NAMED_WITH}")
         if not os.environ.get(KEY_VARIABLE):
             return EndpointError(f"{self.url} wants a key: set {KEY_VARIABLE} ({reason})")
@@ -390,7 +392,7 @@ def with_reasoning(reasoning: str, content: str) -> str:
 
 def _not_json(text: str) -> str:
     """Describe a reply that is something else, such as the page of a proxy."""
-    return f"the reply is not JSON: {one_line(text, _SHOWN_OF_A_PAGE)!r}; the address of an API mostly ends in /v1"
+    return f"the reply is not JSON: {one_line(text, _SHOWN_OF_A_PAGE)!r}; API addresses usually end in /v1"
 
 
 def _reason(error: BaseException) -> str:

@@ -176,7 +176,7 @@ def _refuse_unused(name: str, value: Any, command: str, suite: str) -> None:
     else:
         is_unused = not name.startswith(_HONORED[command])
     if is_unused:
-        refuse(name, value, f"{command} only sends requests and would not use it; leave it out")
+        refuse(name, value, f"{command} only sends requests, so it would have no effect; leave it out")
 
 
 def apply_overrides(config: RGDumpConfig, overrides: Iterable[str]) -> None:

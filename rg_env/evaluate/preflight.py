@@ -50,7 +50,7 @@ class Preflight:
         samples: responses to each question, as in the run.
         folder: gets a folder for each part of the questions.
         batch: questions of a step of the run.
-        asked: the dumps of what was asked with the settings of the run, with so many `responses`, `tokens`, `seconds`.
+        asked: the dumps of what was asked with the settings of the run; `responses`, `tokens`, `seconds`: their sums.
     """
 
     config: RGDumpConfig

@@ -121,7 +121,7 @@ async def _ask_what_is_left(job: Job, run: Claim, totals: Totals) -> None:
                 from rg_env.rollouts.rollout_log import RolloutLog  # and with it polars, which takes time
 
                 log = RolloutLog(_folder_of_logs(job.folder), job.config)
-                print_error(f"log of rollouts: {log.path}")
+                print_error(f"rollout log: {log.path}")
             with progress(len(job.questions), len(answers.complete), limits.max_tokens_total) as report:
                 state = _Asker(job, run.run_id, run.attempt, connection, answers, writer, totals, report, log)
                 await _ask_all(state, left)

@@ -52,7 +52,7 @@ _SHARDS = (
     "these are shards of SkyRL, which only a training loads; to export them, train one step more from it: "
     "trainer.resume_mode=from_path trainer.resume_path={} trainer.hf_save_interval=1"
 )
-_NO_MODEL = "it has no config.json, so it is no model; those of a run are in its folder exports"
+_NO_MODEL = "no config.json: not a model folder (a run's models are under exports/)"
 # Without the proxies of the environment: the server is on this machine.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 

@@ -28,7 +28,7 @@ from rg_env.rows.prompts import Message, Prompts, resolve_system_prompt
 from rg_env.tasks import Item, encode_entry, hash64
 from rg_env.tasks.registry import check_name, check_options, task_categories
 from rg_env.tasks.upstream.generators import FIXES
-from rg_env.tasks.upstream.mended_dataset import COMPUTED_AT_CREATION, reasoning_gym
+from rg_env.tasks.upstream.patched_dataset import COMPUTED_AT_CREATION, reasoning_gym
 from rg_env.tasks.upstream.slow_draws import watched
 
 FIXED = "fixed"
@@ -89,7 +89,7 @@ def suite_questions(
 
     Args:
         name: `fixed`, or as of `load_suite`.
-        count: take only so many of its questions, evenly over tasks and categories; None: all.
+        count: take only this many of its questions, evenly over tasks and categories; None: all.
         note: called from time to time with a progress message.
         limits: of the prompts of `fixed`, as in `rg_env.rows.dataset.prompt_options`.
 

@@ -96,7 +96,7 @@ def _is_turn(step: dict[str, Any]) -> bool:
 
 def _conversation(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the messages of steps. Those that were copied from an earlier trajectory are one message of the user, with
-    the roles as text: they are no turns of this one, and nothing should be trained toward them."""
+    the roles as text: they are not turns of this one, and nothing should be trained toward them."""
     conversation: list[dict[str, Any]] = []
     for is_copied, run in groupby(steps, key=lambda step: step.get("is_copied_context") is True):
         messages = as_messages(message for step in run for message in _messages(step))

@@ -225,7 +225,7 @@ def import_records(
 def _write_runs(runs: Runs, out: Path, name: str, imported: dict[str, Any], result: Imported) -> None:
     """Write the groups and a manifest of each run, or nothing."""
     check_folder(out)
-    logger.disable("rg_env.dump.writer")  # which file has how many groups is no news here
+    logger.disable("rg_env.dump.writer")  # which file has how many groups is of no interest here
     try:
         for run_id, groups in sorted(runs.items()):
             # Several runs of a source have ids of their own in it.

@@ -99,7 +99,7 @@ def get(value: Any, path: str, kind: Any = Any) -> Any:
     """Return the value at a path of keys, such as `task.data`; None if one of them is missing or null.
 
     Raises:
-        ValueError: it is of another type, or what should have a key is no object.
+        ValueError: it is of another type, or what should have a key is not an object.
     """
     for key in path.split("."):
         if value is None:

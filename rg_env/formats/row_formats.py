@@ -87,7 +87,7 @@ def skyrl_rows(row: dict[str, Any], place: Place) -> Iterator[Row]:
     facts["entry"] = answer_entry(spec.get("ground_truth") if isinstance(spec, dict) else None)
     facts |= item_facts(extras.get("extra_info"))
     facts["uid"] = facts.get("item")
-    # An empty list is no score: its sum is unknown, not 0.
+    # An empty list is not a score: its sum is unknown, not 0.
     reward = sum(get_reward({"score": number}, "score") for number in each or [None])
     yield _row_of_text(row, "input_prompt", "output_response", reward, facts, stop_reason=row.get("stop_reason"))
 

@@ -128,7 +128,7 @@ def _last_branch(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     # A parent stands before its children, so numbers only fall, and a circle in the graph ends here too.
     while number is not None:
         if not isinstance(number, int) or not 0 <= number < end:
-            raise ValueError("the nodes of a trace are no graph")
+            raise ValueError("the nodes of a trace are not a graph")
         branch.append(nodes[number])
         number, end = nodes[number].get("parent"), number
     return branch[::-1]

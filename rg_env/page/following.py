@@ -46,7 +46,7 @@ SEARCH_SECONDS = 0.3
 LONGEST_PAUSE = 2.0
 """After which files are looked at again at the latest, while a run goes on."""
 _SHARE = 20
-"""Figures that took a second of the processor are not made again before so many seconds; a look at files likewise."""
+"""Figures that took a second of the processor are not made again before this many seconds; a look at files likewise."""
 _TEXT_PLACE = ("text", "text_file", "text_at")
 _OF_GROUPS = ("run_id", "group_id", "task", "phase", "environment", "outcome", "no_signal", "step", "item", "solved_at")
 _OF_ROLLOUTS = ("base_score", "reward", "violation", "status", "response_tokens", "truncated")

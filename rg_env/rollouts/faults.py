@@ -1,6 +1,6 @@
 """Why the responses of a run score 0 whatever they answer, or why its reward is dead, in one line with the setting.
 
-Invariant: a fault of responses is named only if at least half of them have one. Wrong answers are no fault of theirs;
+Invariant: a fault of responses is named only if at least half of them have one. Wrong answers are not such a fault;
 where all groups of the first steps have only wrong ones, or only right ones, the reward is dead.
 """
 
@@ -27,14 +27,14 @@ _CLAUSES = {
 """What is said of faults that are neither a violation nor a status."""
 _REMEDIES = {
     _EMPTY: "a reasoning model may need a larger {length} before it writes anything",
-    _CUT: "a larger {length} usually mends it, above all for reasoning models",
+    _CUT: "a larger {length} usually fixes it, above all for reasoning models",
     _UNTAGGED: "the model ignores the tags that the prompt asks for: worked_examples show them",
     Violation.NO_THINK: "format=lenient needs no think block; if the chat template opens <think>, prefilled_think=true",
     Violation.UNCLOSED_THINK: "format=lenient takes an answer wherever it is",
     Violation.MULTIPLE_THINK: "format=lenient takes an answer wherever it is",
     Violation.ANSWER_INSIDE_THINK: "format=lenient takes an answer wherever it is",
 }
-"""What usually mends a fault. The lenient format knows none of these violations."""
+"""What usually fixes a fault. The lenient format knows none of these violations."""
 _LENGTHS = {"train": "generator.sampling_params.max_generate_length"}
 """What limits the length of responses, by the kind of the run; in other kinds an option."""
 
@@ -62,7 +62,7 @@ def explain_zeros(folder: Path, run_id: str) -> str:
 
 
 def _remedy(fault: str, dump: Dump) -> str:
-    """Return what usually mends a fault, in the words of the run's settings or options; empty if nothing does."""
+    """Return what usually fixes a fault, in the words of the run's settings or options; empty if nothing does."""
     length = _LENGTHS.get(dump.runs[0].noted.kind, "--max-tokens")
     return _REMEDIES.get(fault, "").format(length=length)
 

@@ -16,8 +16,8 @@ TRIED_ANSWERS = 4
 """Items of each task whose own answers, and those of their neighbors, the scorer must get right."""
 
 # -- what is an alarm
-RIGHT_UNPAID = 0.05
-"""Share of well-formed responses that are right to the letter and unpaid. A sound scorer has none; single rows of a
+RIGHT_UNREWARDED = 0.05
+"""Share of well-formed responses that are literally correct and not rewarded. A sound scorer has none; single rows of a
 file may be wrong."""
 HARDLY_WELL_FORMED = 0.01
 """Share of well-formed responses below which a format is not learned: of 16 groups of 8, one response has it."""
@@ -26,7 +26,7 @@ FEW_SIGNALS = 0.1
 
 # -- what is said
 WORTH_SAYING = 0.05
-"""A setting is named if it pays at least so many more of the responses; below it is chance."""
+"""A setting is named if it rewards at least this share more of the responses; less is chance."""
 CUT_OFF = 0.05
 """Share of cut-off responses above which a length is looked for that cuts off fewer."""
 TOO_HARD, TOO_EASY = 0.2, 0.8

@@ -58,7 +58,7 @@ class Stopwatch:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Rollout:
-    """One response to a question, from the request to the record: whoever learns something about it sets it here.
+    """One response to a question, from the request to the record: each stage sets here what it learns.
 
     Attributes:
         verdict: the scores of its text alone.

@@ -57,5 +57,5 @@ class RolloutLog:
                 file.write(text)
         except OSError as error:
             if not self._failed:
-                logger.warning("the log of rollouts cannot be written: {}", error)
+                logger.warning("the rollout log cannot be written: {}", error)
             self._failed = True

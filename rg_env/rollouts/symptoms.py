@@ -42,7 +42,7 @@ def phantom_cause(group: GroupRecord | LedgerRecord, config: RGDumpConfig) -> st
         config: the settings with which the group was recorded.
 
     Returns:
-        the setting with its value, or "" if the group is no phantom, or of another environment than rg_dump.
+        the setting with its value, or "" if the group is not a phantom, or of another environment than rg_dump.
     """
     if group.no_signal or group.environment != RG_DUMP:
         return ""
@@ -95,7 +95,7 @@ def phantoms(causes: Counter[str], groups: int, *, trained_on: bool = True) -> S
         trained_on: the setting `train_unsolved`. Without it phantoms have no gradient, but their rewards still differ.
 
     >>> str(phantoms(Counter({"format_bonus=0.2": 3}), 40))
-    'phantoms: 3 of 40 groups have no solved response and still a gradient, by format_bonus=0.2'
+    'phantoms: 3 of 40 groups have no solved response but still a gradient (format_bonus=0.2)'
     """
     if not causes:
         return None
@@ -104,8 +104,8 @@ def phantoms(causes: Counter[str], groups: int, *, trained_on: bool = True) -> S
         names = [f"{name} ({number:,})" for name, number in causes.most_common()]
     share = f"{causes.total():,} of {counted(groups, 'group')}"
     if trained_on:
-        return Symptom("phantoms", f"{share} have no solved response and still a gradient, by {' and '.join(names)}")
-    what = f"{share} have no solved response and different rewards, by {' and '.join(names)}"
+        return Symptom("phantoms", f"{share} have no solved response but still a gradient ({' and '.join(names)})")
+    what = f"{share} have no solved response but different rewards ({' and '.join(names)})"
     return Symptom("phantoms", f"{what}; train_unsolved=false left them out")
 
 

@@ -24,7 +24,7 @@ from rg_env.tasks.item import ENV_CLASS
 from rg_env.tasks.mix import Progress, no_progress
 
 _FIRST_ROWS = 20
-"""For each task of a mix, so many rows are searched for the first items."""
+"""Rows per task of a mix that are searched for the first items."""
 _NAMES_SHOWN = 4
 """Tasks that the representation of a dataset names."""
 

@@ -20,7 +20,7 @@ from rg_env.tasks import Item, ItemStream, TaskMix, TaskSpec
 from rg_env.tasks.questions import QuestionStream
 
 _MOST_REPEATED = 64
-"""After so many numbers in a row whose questions came before, a task has no more for the fixed evaluation set."""
+"""Numbers in a row whose questions came before, after which a task has no more for the fixed evaluation set."""
 
 
 Choose = Callable[[Mapping[str, int]], Sequence[str]]
@@ -39,7 +39,7 @@ class EvalSet(Rows):
     """The fixed evaluation set: the items of every task of a mix, one of each task in turn, whatever the weights.
 
     The first items of a larger set are those of a smaller one. They are made in a thread while the models are loaded;
-    whoever asks for them waits, and gets what making them has raised.
+    a caller who asks for them waits, and gets what making them has raised.
 
     Args:
         tasks, seed, scorer, prompt: as in `ReasoningGymDataset`.
@@ -85,7 +85,7 @@ class EvalSet(Rows):
         return cls(config.tasks, config.eval_seed, config.num_eval_samples_per_task, choose=choose, **options)
 
     def is_made(self, seconds: float) -> bool:
-        """Return whether the items are made, or making them failed. Waits for that, at most so many seconds."""
+        """Return whether the items are made, or making them failed. Waits for that, at most this many seconds."""
         return bool(wait([self._made], seconds).done)
 
     @property
@@ -124,7 +124,7 @@ class EvalSet(Rows):
                 turns[name] += 1
                 self.progress = f"{len(items):,} of {len(chosen):,} questions"
             self._made.set_result(items)
-        except BaseException as error:  # whoever asks for the items gets it, or would wait for ever
+        except BaseException as error:  # the caller who asks for the items gets it, or would wait forever
             self._made.set_exception(error)
 
 
@@ -136,7 +136,7 @@ def _fixed_items(source: ItemSource, task: TaskSpec, samples: int) -> _FixedItem
 
 
 class _FixedQuestions:
-    """The questions of a file for evaluation: all of `eval_path`, or so many of those that `path` sets apart."""
+    """The questions of a file for evaluation: all of `eval_path`, or this many of those held out from `path`."""
 
     def __init__(self, questions: QuestionStream, samples: int) -> None:
         self._questions = questions

@@ -200,7 +200,7 @@ class ItemSource:
                 if redraw:
                     key.append(redraw)
                 yield round(hash64(*key) / 2**64, 4)
-        # After so many misses the fixed ones, of which at least one can be made.
+        # After this many misses the fixed ones, of which at least one can be made.
         yield from self.usable(task)
 
 

@@ -32,7 +32,7 @@ def resolve_system_prompt(name_or_text: str | None) -> str | None:
     """
     if name_or_text is None or name_or_text == "think_answer":
         return THINK_ANSWER if name_or_text else None
-    from rg_env.tasks.upstream.mended_dataset import reasoning_gym
+    from rg_env.tasks.upstream.patched_dataset import reasoning_gym
 
     prompts = reasoning_gym().utils.SYSTEM_PROMPTS
     if name_or_text in prompts:

@@ -180,7 +180,7 @@ def _path_of(scorer: str | Callable[..., Any]) -> str:
 
 
 def _as_example(example: object) -> Example | None:
-    """Return the pair with a value as replies have it; None if it is no pair, or the value is no number."""
+    """Return the pair with a value as replies have it; None if it is not a pair, or the value is not a number."""
     if not isinstance(example, (tuple, list)) or len(example) != 2:
         return None
     arguments, value = example

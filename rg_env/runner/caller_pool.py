@@ -42,7 +42,7 @@ Invariants:
 - No answer scores 0 because the machine was busy: one whose worker got less CPU time than its limit is excused, also
   while it made ready.
 - The death of a worker costs no score: the job is tried once more, on a new worker. It is CRASHED if that dies, too.
-- Only what no later attempt can mend fails every call from then on: a module that cannot be imported, an example with
+- Only what no later attempt can fix fails every call from then on: a module that cannot be imported, an example with
   another value. All else fails the calls of that moment.
 """
 
@@ -79,7 +79,7 @@ _PAUSES = (0.05, 0.5, 1.0, 2.0, 4.0)
 """Seconds after each failed start of a worker. An OOM killer may end several servers within a second."""
 _LOOKS_AT_IDLE = 1.0
 _JOBS_PER_WORKER = 10_000
-"""After so many jobs a worker is replaced, which bounds memory leaks and the number of targets it holds."""
+"""Jobs per worker before it is recycled, which bounds memory leaks and the number of targets it holds."""
 _MOST_TOGETHER = 16
 """Jobs in a message."""
 _CLOSED = "the scorer pool is closed"
@@ -623,7 +623,7 @@ class ScorerPool:
         # not forked within START_SECONDS; a BlockingIOError that commands fill its socket, because it does not read
         # them: it is stopped or hangs. Both are replaced.
         if code is None and not isinstance(error, (TimeoutError, BlockingIOError)):
-            return f"a worker ended at its start: {describe(error)}"
+            return f"a worker exited at startup: {describe(error)}"
         self._server = None
         server.kill()
         reason = _end_of(code, server)
@@ -695,11 +695,9 @@ def _end_of(code: int | None, server: ForkServer) -> str:
     if not last_line:
         last_line = "without an error message"
         if code >= 0 and not server.has_started:
-            last_line = (
-                f"one of the modules {', '.join(server.modules)} ends the process when it is imported (os._exit)"
-            )
+            last_line = f"one of the modules {', '.join(server.modules)} exits the process on import (os._exit)"
     if code < 0:
         end = f"killed by signal {-code}"
     else:
         end = f"exit code {code}"
-    return f"they ended by themselves ({end}): {last_line}"
+    return f"they exited on their own ({end}): {last_line}"

@@ -102,7 +102,7 @@ class ForkServer:
             )
 
     async def fork(self) -> Worker:
-        """Return a new worker. Raises EOFError, OSError: there is none."""
+        """Return a new worker. Raises EOFError, OSError: the fork failed."""
         number = next(self._numbers)
         ours, theirs = socketpair()
         worker = Worker(ours, lambda: self._end_worker(number))
@@ -220,7 +220,7 @@ class Worker:
             self._end_process()
 
     async def start(self, has_server_ended: Callable[[], bool]) -> None:
-        """Wait until the worker exists. Raises EOFError, OSError: there is none."""
+        """Wait until the worker exists. Raises EOFError, OSError: the fork failed."""
         end = monotonic() + START_SECONDS
         while (first := self._read()) is None:
             if monotonic() >= end:
@@ -270,7 +270,7 @@ class Worker:
         if len(lines) > len(requests):
             raise ProtocolError("there are more replies than requests")
         for target, _ in requests:
-            if target in self.seconds:  # else it was to be made ready, which is no job
+            if target in self.seconds:  # else it was to be made ready, which is not a job
                 self.seconds[target] = (used - before) / len(requests)
                 self.jobs += 1
         return list(map(_decode, lines))

@@ -91,12 +91,12 @@ def plain_value(value: Any) -> Reply:
     """Return a value as JSON has it, or the reason why it is none."""
     plain = _plain_dict(value) if isinstance(value, dict) else number_of(value)
     if plain is None:
-        return f"the scorer returned {value!r:.60}, which is no finite number and no small dict of finite numbers"
+        return f"the scorer returned {value!r:.60}, which is neither a finite number nor a small dict of finite numbers"
     return plain
 
 
 def _plain_dict(values: dict[Any, Any]) -> dict[str, float] | None:
-    """Return the dict with floats; None if a key is no text, a value is no number, or the whole is too long for a
+    """Return the dict with floats; None if a key is not text, a value is not a number, or the whole is too long for a
     reply."""
     # A float of its own for each, because a value may be a subclass with any behavior.
     plain: dict[str, float] = {}

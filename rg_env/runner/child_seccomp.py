@@ -124,5 +124,5 @@ def _if_number(number: int | None, instructions: list[bytes]) -> list[bytes]:
 
 
 def _do(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """Return an instruction; a jump skips so many of the following ones."""
+    """Return an instruction; a jump skips this many of the following ones."""
     return struct.pack("=HBBI", code, if_true, if_false, operand)

@@ -9,7 +9,7 @@ LONGEST_REASON = 200
 
 
 class OneLineError(Exception):
-    """Base of the errors whose message is one line for people: what is wrong, and how to mend it."""
+    """Base of the errors whose message is one line for people: what is wrong, and how to fix it."""
 
     exit_code = 2
 

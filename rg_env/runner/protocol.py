@@ -20,7 +20,7 @@ COMMAND = struct.Struct("!q")
 END = b""
 """In the place of a target."""
 CANNOT_SERVE = 3
-"""Exit code of a server: no later attempt can mend it. The last line that the server wrote says why."""
+"""Exit code of a server: no later attempt can fix it. The last line that the server wrote says why."""
 CANNOT_SERVE_NOW = 4
 """Exit code of a server: a later attempt may succeed, because memory, descriptors or processes were used up. To the
 caller it is like any other end: a new server is started."""

@@ -83,7 +83,7 @@ class Server:
                 raise ValueError(f"the example {arguments!r:.60} gives {reply!r:.80}, not {value!r:.60}")
         self._random_state = random.getstate()
         if threads_of_imports:
-            # `fresh=False` imports the same modules before it forks, so it is no remedy.
+            # `fresh=False` imports the same modules before it forks, so it does not help.
             raise ValueError(
                 "threads run after the import of its module, and a process with threads cannot be forked safely: "
                 "start them in the function, not when the module is imported"
@@ -180,7 +180,7 @@ def _import(name: str) -> None:
     try:
         importlib.import_module(name)
     except SystemExit as error:
-        raise ImportError(f"{name} ends the program when it is imported (sys.exit): is it a script?") from error
+        raise ImportError(f"{name} exits the program on import (sys.exit): is it a script?") from error
     except Exception as error:
         # The line of the module that failed, not of the machinery that imports it.
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]

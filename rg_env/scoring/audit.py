@@ -87,13 +87,13 @@ class Rule(Enum):
     )
     TOO_LONG = ("is longer than scorer.max_answer_chars", "name the column of the short answer as `answer`")
     NO_NUMBER = ("is NaN or infinite", "remove these rows")
-    SPELLING = ("is not paid in another spelling", "set scorer: number")
+    SPELLING = ("is not accepted in another spelling", "set scorer: number")
     SPELLING_OF_SOME = (
-        "is not paid in another spelling",
+        "is not accepted in another spelling",
         "write it as people answer, such as 27 for 27.0, or name the scorer of each row in a column (scorer: '{kind}')",
     )
-    UNPAID = ("is not paid by its own scorer", "")
-    JUNK = ("is paid for junk, too", "")
+    UNREWARDED = ("is not accepted by its own scorer", "")
+    JUNK = ("accepts junk", "")
     NO_OPTIONS = (
         "is one of several options, which the question does not list",
         "list them in it, such as question: '{question}\\nA) {A}\\nB) {B}'",
@@ -390,7 +390,7 @@ def _fault(row: Tried, place: int) -> Fault:
     # The answer as the file has it, or only another way to write it?
     rule = Rule.SPELLING
     if text in (row.entry["answer"], *row.entry["metadata"].get("answers", ())):
-        rule = Rule.UNPAID
+        rule = Rule.UNREWARDED
     return Fault(row.number, rule, text[:_SHOWN])
 
 

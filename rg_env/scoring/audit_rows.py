@@ -148,7 +148,7 @@ def _without_last_letter(answer: str) -> str:
 def meaning(text: str) -> str | Fraction:
     """Return what is equal for two texts that mean the same: the number, or the letters and digits."""
     bare = _NAMED.sub("", unwrapped(text).strip(), count=1).strip()
-    # Whatever the unit: whether a wrong unit is paid is no question of junk.
+    # Whatever the unit: whether a wrong unit is rewarded has nothing to do with junk.
     number = read_number(bare)
     if number is not None:
         return number

@@ -46,7 +46,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _WITHOUT_ANSWER = frozenset({"boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"})
 """Tasks whose items hold no answer, because there are many."""
 # Characters of an item's own answer, where its task has a rule. The longest that reasoning-gym makes has 6,000; these
-# four tasks have longer ones, of so many characters.
+# four tasks have longer ones, of this many characters.
 _LONGEST_OWN_ANSWER = 20_000
 _LONGER_OWN_ANSWERS = {
     "codeio": 1_000_000,  # 300,000
@@ -93,7 +93,7 @@ def admit(entry: Entry, answer: str) -> tuple[dict[str, Any], str, str]:
     """Return what the scorer gets for an answer: entry, bare answer, and the answer as `<answer>…</answer>`.
 
     Args:
-        entry: the item as made by reasoning-gym, or damaged, or made by somebody hostile;
+        entry: the item as made by reasoning-gym, or corrupt, or made by somebody hostile;
             `metadata.source_dataset` names the task.
 
     Raises:

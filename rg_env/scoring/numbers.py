@@ -22,7 +22,7 @@ ROUNDING = 1e-6
 """How far two numbers may differ, relative to the larger one, if one of them is a decimal."""
 _LONGEST = 1000
 _DIGITS_OF_ROUNDED = 5
-"""A decimal of at least so many digits may be a number that was rounded: 0.33333 for 1/3."""
+"""A decimal of at least this many digits may be a rounded number: 0.33333 for 1/3."""
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3}){1,100}|[0-9]{1,3}(?: [0-9]{3}){1,100}(?![0-9])|[0-9]{1,400})"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.[0-9]{{0,400}})?|\.[0-9]{{1,400}})"
 _EXPONENT = r"(?:\{ ?([+-]?[0-9]{1,3}) ?\}|\(([+-]?[0-9]{1,3})\)|([+-]?[0-9]{1,3}))"

@@ -1,6 +1,6 @@
 """From a response to its verdict: format, guard, pool, base score.
 
-Invariant: neither model output nor an entry, which may be damaged or hostile, makes `score_answer` or `score_response`
+Invariant: neither model output nor an entry, which may be corrupt or hostile, makes `score_answer` or `score_response`
 raise, and a score of 0 that is not the answer's own doing has a status other than `ok`. They raise only for a mistake
 of the caller (an entry that does not name its task) and for a fault of the machine (ScorerPoolError: a run must stop
 rather than train on zeros).
@@ -140,7 +140,7 @@ class Scorer(AbstractContextManager["Scorer"]):
         """Score one answer, bare and as `<answer>…</answer>`; `rg_env.scoring.base_score` says what counts.
 
         If the task's scorer raises on a form, that form scores 0. If it raises on the item's own answer as well, or the
-        entry is damaged, the status is ERROR. If the machine had no core for the answer's worker, the status is
+        entry is corrupt, the status is ERROR. If the machine had no core for the answer's worker, the status is
         TIMEOUT and the answer `excused`.
 
         Args:

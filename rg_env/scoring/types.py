@@ -49,7 +49,7 @@ class Status(StrEnum):
     CRASHED = "crashed"
     """The worker died twice."""
     ERROR = "error"
-    """The item cannot be scored, whatever the answer: no scorer, a damaged entry, or a scorer that raises on the item's
+    """The item cannot be scored, whatever the answer: no scorer, a corrupt entry, or a scorer that raises on the item's
     own answer as well."""
     NO_RESPONSE = "no_response"
     """The request failed, so there is no text. Counts in no outcome, routing or rate."""

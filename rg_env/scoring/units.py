@@ -1,7 +1,7 @@
 """Units after a number in an answer: which words are one, and which two mean different things.
 
 Invariant: nothing is converted. Two units contradict each other unless one is left out, or they have the same factors
-with the same powers, whatever their abbreviation, prefix or plural. Words that are no units, such as `red` in
+with the same powers, whatever their abbreviation, prefix or plural. Words that are not units, such as `red` in
 `9 red apples`, may be left out. Upper and lower case matter in symbols (`mW`, `MW`), unless only one is known (`KG`).
 """
 

@@ -112,7 +112,7 @@ def score_form(dataset: Any, entry: dict[str, Any], text: str, clamp: bool = Tru
     """Score one form of an answer. Returns for every exception, even SystemExit.
 
     Args:
-        clamp: numbers beyond [0, 1] are clamped, as Reasoning Gym's own scorers need it; otherwise they are no score.
+        clamp: numbers beyond [0, 1] are clamped, as Reasoning Gym's own scorers need it; otherwise they are not scores.
     """
     try:
         value = dataset.score_answer(text, entry)

@@ -2,7 +2,7 @@
 refusals.
 
 Invariant: a place in the queue is given back when its answer is scored, or its client has left. A client takes at most
-half of the queue if others have asked lately; alone it leaves an eighth of it to whoever comes next.
+half of the queue if others have asked lately; alone it leaves an eighth of it for the next client.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Desk:
         return [results[number] for number in range(len(calls))]
 
     def check_room(self, answers: int) -> None:
-        """Refuse a request with so many answers if the queue has no room for them. Raises as `run`."""
+        """Refuse a request with this many answers if the queue has no room for them. Raises as `run`."""
         most = self.most_answers
         if answers > most:
             raise too_many(most)
@@ -196,7 +196,7 @@ class Desk:
             raise RefusedError(503, f"more than {share:,} of your answers would be waiting; try again")
 
     async def make(self, wanted: Wanted) -> Item:
-        """Return an item, made when it is its client's turn. Raises RefusedError: there is none, or not now."""
+        """Return an item, made when it is its client's turn. Raises RefusedError: it does not exist, or not now."""
         async with self._making.turn(CLIENT.get()):
             try:
                 return await self.makers.make(wanted)
@@ -228,7 +228,7 @@ class Desk:
             raise RefusedError(422, str(error)) from None
 
     async def item_of_id(self, item_id: str) -> Item | None:
-        """Return the item of an id; None if it is no id. Raises as `make`."""
+        """Return the item of an id; None if it is not an id. Raises as `make`."""
         if len(item_id) > _LONGEST_ID:
             return None
         if item_id in self.made:

@@ -141,7 +141,7 @@ class Episodes:
         """Return the item of an id. Raises RefusedError: it names none."""
         item = await self.desk.item_of_id(item_id)
         if item is None:
-            raise RefusedError(422, f"{item_id[:40]!r} is no id of an item, such as chain_sum-train-42-0")
+            raise RefusedError(422, f"{item_id[:40]!r} is not an item id, such as chain_sum-train-42-0")
         return item
 
     # Episodes.
@@ -160,10 +160,10 @@ class Episodes:
         return episode
 
     def find(self, key: str) -> Episode:
-        """Return the episode of this key, whose time begins anew. Raises RefusedError: there is none."""
+        """Return the episode of this key, whose time starts again. Raises RefusedError: it does not exist."""
         self._end_idle()
         if key not in self._running:
-            raise RefusedError(410, "there is no such episode: it is over, or was never begun")
+            raise RefusedError(410, "no such episode: it has ended or never started")
         episode = self._running[key]
         episode.used = time.monotonic()
         self._running.move_to_end(key)

@@ -1,7 +1,7 @@
 """`rg-env serve`: the scorers of this machine for programs elsewhere, over HTTP.
 
 Invariant: a request gets the verdict of its answer or an error, never a score of 0 that the answer did not earn. Every
-error is one line, `{"error": …}`: 4xx for what cannot be scored, which is no better the next time, and 503 for a full
+error is one line, `{"error": …}`: 4xx for what cannot be scored, which a retry cannot change, and 503 for a full
 queue and a failure of the machine. Nothing in a request hangs, crashes or changes the server, as nowhere in
 `rg_env.scoring`.
 
@@ -226,7 +226,7 @@ class _Gate:
             error = error_reply(refused.status, refused, {"Connection": "close"})
             send = _closing_later(send)
         except asyncio.CancelledError:  # by uvicorn, GRACE_SECONDS after SIGTERM
-            error = error_reply(503, "the server ends")
+            error = error_reply(503, "the server is shutting down")
         if error is not None and not has_replied:
             await error(scope, receive, send)
 
@@ -291,7 +291,7 @@ class _Gate:
 def _check_host(host: str | None, own: str) -> None:
     """Refuse a page in a browser on this machine whose own name was made to lead here (DNS rebinding).
 
-    Such a page cannot use an address as its name. Programs that are no browser may send no name at all.
+    Such a page cannot use an address as its name. Programs other than browsers may send no name at all.
     """
     if host is None:
         return
@@ -314,7 +314,7 @@ async def _answer(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, sen
     async def replay() -> Message:
         if parts:
             return parts.pop()
-        # Whoever streams a reply asks for more until the client has left.
+        # A streaming reply asks for more until the client has left.
         await asyncio.shield(leaving)
         return {"type": "http.disconnect"}
 

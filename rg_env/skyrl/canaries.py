@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _OF_STEP = 32
 """Canaries for the responses of a step, half of them right."""
 _STEPS = 20
-"""`stop_on_canaries` looks at the last so many steps …"""
+"""Steps that `stop_on_canaries` looks back …"""
 _MOST_FAILURES = 0.1
 """… and ends the run above this share."""
 _TRIED_ITEMS = 2

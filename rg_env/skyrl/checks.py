@@ -145,7 +145,7 @@ def check_model_paths(cfg: Any) -> Mistakes:
         if folder.is_dir():
             if not (folder / "config.json").is_file():
                 yield setting, f"the folder has no config.json{_newest_export(folder)}"
-        # Not a folder, so it is a file, which is no model, or it must look like a name on the hub.
+        # Not a folder, so it is a file, which is not a model, or it must look like a name on the hub.
         elif path != NANO and (folder.exists() or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path)):
             yield setting, f"there is no such folder; name an existing one, {known}"
 

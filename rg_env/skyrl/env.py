@@ -94,7 +94,7 @@ class RGDumpEnv(BaseTextEnv):
         self.verdict = verdict
         if self.slot is not None:
             self.slot.text, self.slot.verdict, self.slot.stopwatch = action, verdict, self._stopwatch
-        # The answer is no metric: `aggregate_metrics` gets what `get_metrics` returns.
+        # The answer is not a metric: `aggregate_metrics` gets what `get_metrics` returns.
         metadata = {**self.get_metrics(), "parsed_answer": verdict.parsed.answer}
         return BaseTextEnvStepOutput(observations=[], reward=reward, done=True, metadata=metadata)
 

@@ -43,7 +43,7 @@ from rg_env.skyrl.trainers import RGFullyAsyncTrainer, RGTrainer
 from rg_env.terminal.reports import Reports
 
 _REASON = 500
-"""At most so many characters of an error are noted and shown."""
+"""Most characters of an error that are noted and shown."""
 
 
 class RGExperiment(BasePPOExp):
@@ -74,7 +74,7 @@ class RGExperiment(BasePPOExp):
             log_folder=cfg.trainer.log_path,
         )
         if log := generator.rollout_log:
-            self.reports.send(line=f"log of rollouts: {log.path}", rollouts=str(log.path))
+            self.reports.send(line=f"rollout log: {log.path}", rollouts=str(log.path))
         return generator
 
     def get_tracker(self) -> Tracking:
@@ -113,7 +113,7 @@ class RGExperiment(BasePPOExp):
 
     def get_train_dataset(self) -> ReasoningGymDataset | PromptDataset:
         """Items on demand, or the files of `data.train_data`."""
-        self.reports.begin("measuring prompts")
+        self.reports.begin("checking prompt lengths")
         if self.cfg.data.train_data:
             return self._prompt_dataset(self.cfg.data.train_data)
         rg = self.cfg.rg_dump
@@ -223,7 +223,7 @@ def training_class(cfg: RGTrainConfig) -> type[RGExperiment]:
     """Return the experiment that trains: ours, or the one that `experiment_class` names.
 
     Raises:
-        ConfigError: it is no subclass of ours. UserCodeError: it cannot be loaded.
+        ConfigError: it is not a subclass of ours. UserCodeError: it cannot be loaded.
     """
     path = cfg.rg_dump.experiment_class
     if path is None:

@@ -7,7 +7,7 @@ what only SkyRL's output says, the rules of groups judge it (`RGDumpGenerator`; 
 Invariant: nothing is guessed. Every row of the output belongs to one rollout, in the order in which the rollouts were
 asked for, or the whole call is an error. A rollout of rg_dump is the `Rollout` that its environment filled: text,
 verdict and reward are of this one object. The reward of any other is the one in the output, and its score is the sum of
-all rewards that its environment gave, whatever their range. A sum that is not a finite number is no score: such a
+all rewards that its environment gave, whatever their range. A sum that is not a finite number is not a score: such a
 rollout is `unscored`, and masked.
 
 Their turns are read by `turns.py`.
@@ -69,7 +69,7 @@ def origin_of(batch: GeneratorInput, writer: DumpWriter | None, engine: Any, cal
     run_id, attempt = "unrecorded", 1
     if writer:
         run_id, attempt = writer.run_id, writer.attempt
-    # SkyRL's trainers say phase and step; whoever calls `generate()` without them does not train.
+    # SkyRL's trainers say phase and step; a caller of `generate()` without them does not train.
     phase, step = Phase.EVAL, None
     metadata = batch.get("batch_metadata")
     if metadata:
@@ -129,7 +129,7 @@ def fill_groups(
         rollout.stop_reason = stop_reasons[rows[-1]] if rows and stop_reasons else None
         # Without a row there is no response, whatever the environment of an unfinished rollout has filled in.
         if not rows:
-            rollout.verdict = Verdict.no_response("SkyRL asked for no response, or returned none")
+            rollout.verdict = Verdict.no_response("SkyRL requested no response, or returned none")
         if env_class == ENV_CLASS:
             _fill_ours(rollout, rows, output)
             rollout.conversation = [*prompt, {"role": "assistant", "content": without_end(rollout.text, tokenizer)}]
@@ -248,7 +248,7 @@ def _names_and_rows(batch: GeneratorInput, output: GeneratorOutput) -> tuple[Seq
             rows.append(range(0))
     if spans and returned:
         name = returned[spans[0][-1]]
-        raise RGEnvError(f"the generator returned rollout {name.to_string()} in another place than it was asked for")
+        raise RGEnvError(f"the generator returned rollout {name.to_string()} in another position than it was requested")
     return names, rows
 
 

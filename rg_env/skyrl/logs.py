@@ -1,4 +1,4 @@
-"""The log of a run: one file with everything that it, Ray and SkyRL print, and warnings for whoever shows the run.
+"""The log of a run: one file with everything that it, Ray and SkyRL print, and warnings for the display of the run.
 
 With `--verbose`, and where no other process shows the run, the log is on standard error.
 """

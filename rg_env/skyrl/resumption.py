@@ -62,7 +62,7 @@ def step_in(ckpt_path: str | Path) -> int | None:
     """Return the step of the newest checkpoint in a folder or behind a URL, as SkyRL notes it; None if there is
     none."""
     try:
-        # A missing file is read as an empty one, which is no number, either.
+        # A missing file is read as an empty one, which is not a number, either.
         return int(read_beside(ckpt_path, "latest_ckpt_global_step.txt") or b"")
     except ValueError:
         return None
@@ -168,7 +168,7 @@ _DEFINING = tuple(
 )
 """Settings, or how they begin, that make an experiment."""
 _SHOWN = 3
-"""At most so many differences are named."""
+"""Most differences that are named."""
 
 
 def check_same_experiment(cfg: Any) -> None:

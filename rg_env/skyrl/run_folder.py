@@ -185,7 +185,7 @@ def _folder_of_the_run_in(ckpt_path: str) -> Path | None:
 def _link(link: Path, folder: Path) -> None:
     """Let the link name a folder beside it, unless something else has its name."""
     if os.path.lexists(link) and not _is_our_link(link):
-        logger.warning("{} is no link that rg_env made, so it stays as it is; this run is in {}", link, folder)
+        logger.warning("{} is not a link made by rg_env and was left alone; this run is in {}", link, folder)
         return
     # A link cannot be changed. A new one takes over the name in one step, so that nobody finds none.
     draft = folder.with_name(f".{folder.name}.link")

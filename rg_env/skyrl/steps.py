@@ -43,7 +43,7 @@ class StepTracking:
         return getattr(self._tracker, name)
 
     def log(self, data: Mapping[str, Any], step: int, commit: bool = False) -> None:
-        """As SkyRL's. Values that are no numbers are not recorded."""
+        """As SkyRL's. Values that are not numbers are not recorded."""
         self._tracker.log(data, step=step, commit=commit)
         # The step before ended without a commit.
         if step != self._step:
@@ -71,7 +71,7 @@ class StepTracking:
 
 
 def _as_number(value: Any) -> float | None:
-    """Return the value as a float; None if it is no number, or several."""
+    """Return the value as a float; None if it is not a number, or several."""
     if hasattr(value, "item"):  # numpy and torch
         try:
             value = value.item()

@@ -53,9 +53,9 @@ padded."""
 _OVER_THE_BATCH = ("gae", "reinforce++")
 """Estimators that do not compare the rollouts of a group. A user's own is taken to compare them."""
 _REASON = 300
-"""At most so many characters of what SkyRL or torch says about a checkpoint are shown."""
+"""Most characters shown of what SkyRL or torch says about a checkpoint."""
 _NAMED = 5
-"""At most so many groups are named in a warning."""
+"""Most groups that a warning names."""
 
 
 class RecordingTrainer:
@@ -316,7 +316,7 @@ class RGTrainerMixin(RecordingTrainer):
         trained_on = self.generator.config.train_unsolved
         of_groups = phantoms(self._phantoms, self._groups_trained, trained_on=trained_on)
         if of_groups and trained_on:
-            of_groups = Symptom("phantoms", f"{of_groups.text}; train_unsolved=false leaves them out")
+            of_groups = Symptom("phantoms", f"{of_groups.text}; train_unsolved=false excludes them")
         wrong = None
         if self._canaries.has_failures:
             wrong = Symptom("canaries", self._canaries.line())
@@ -388,7 +388,7 @@ class RGTrainerMixin(RecordingTrainer):
     async def train(self) -> None:
         """As in SkyRL, when the evaluation set is there."""
         if isinstance(self.eval_dataset, EvalSet):
-            self.reports.begin("making the evaluation set")
+            self.reports.begin("building the evaluation set")
             while not self.eval_dataset.is_made(1.0):
                 self.reports.send(progress=self.eval_dataset.progress)
             _ = self.eval_dataset.items  # an error in it ends the run before the first step
@@ -402,7 +402,7 @@ class RGTrainerMixin(RecordingTrainer):
 
     async def _begin_canaries(self) -> None:
         """Try the verifier of each task, so that canaries fail only if it breaks."""
-        self.reports.begin("trying the verifiers")
+        self.reports.begin("testing the scorers")
         responses = self.cfg.trainer.train_batch_size * self.cfg.generator.n_samples_per_prompt
         await self._canaries.begin(first_items(self.train_dataset), responses)
 
@@ -459,7 +459,7 @@ class RGTrainerMixin(RecordingTrainer):
         return status
 
     def flush_pending_metrics(self) -> None:
-        """As in SkyRL, of a step that was trained. What an interrupted one has so far is no step of the record."""
+        """As in SkyRL, of a step that was trained. What an interrupted one has so far is not a step of the record."""
         if self.global_step not in self._watched:
             self.all_metrics, self.all_timings = {}, {}
         super().flush_pending_metrics()  # type: ignore[misc]
@@ -474,7 +474,7 @@ class RGTrainerMixin(RecordingTrainer):
         # The dict in which SkyRL counts and collects: its next call goes on from this number.
         state = self.dynamic_sampling_state = self.dynamic_sampling_state or {"sample_batch_count": 0}
         state["sample_batch_count"] += 1
-        # As in SkyRL, 0 and -1 are no limit.
+        # As in SkyRL, 0 and -1 mean no limit.
         if 0 < most <= state["sample_batch_count"]:
             raise RGEnvError(
                 f"trainer.algorithm.dynamic_sampling.max_sample_batches={most}: that many batches did not have enough "

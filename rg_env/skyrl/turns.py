@@ -210,7 +210,7 @@ def without_end(text: str, tokenizer: Any) -> str:
 
 
 def as_messages(prompt: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """Messages of SkyRL's; content that is no text is JSON."""
+    """Messages of SkyRL's; content that is not text is JSON."""
     messages: list[Message] = []
     for message in prompt:
         content = message.get("content")

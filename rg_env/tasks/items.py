@@ -19,7 +19,7 @@ from rg_env.base.errors import ConfigError, describe
 from rg_env.tasks.entry_json import encode_entry
 from rg_env.tasks.item import Item, ItemId, hash64, split_of
 from rg_env.tasks.upstream import UnusableItemError
-from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
+from rg_env.tasks.upstream.patched_dataset import UpstreamDataset
 
 MAX_REDRAWS = 256
 """A draw belongs to eval with probability 1/8, so all 256 miss with probability 10⁻¹⁵."""
@@ -28,7 +28,7 @@ MAX_TOO_LONG = 32
 MAX_NUMBERS = 64
 """So many numbers of the stream are tried for a row, with a prompt limit, before it repeats the first item."""
 STRIDE = 10**9
-"""Between these numbers; no set of items has so many."""
+"""Between these numbers; no set of items is that large."""
 MAX_FAILURES = 8
 """After this many errors of the generator and no item, the task cannot be used."""
 
@@ -180,7 +180,7 @@ class _Faults:
             raise ConfigError(f"it cannot make an item: {describe(error)}") from error
 
     def note_length(self, length: int) -> None:
-        """Count a prompt of so many tokens if it is over the limit. Raises ConfigError if there are too many."""
+        """Count a prompt of this length in tokens if it is over the limit. Raises ConfigError if there are too many."""
         if self._limit is None or length <= self._limit:
             return
         self._too_long.append(length)

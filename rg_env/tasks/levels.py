@@ -2,7 +2,7 @@
 
 Invariant: pure and monotone: a greater c never lowers the level of an attribute. c = 0 and c = 1 are the lowest and the
 highest usable level of every attribute. Options that the mix fixes are never changed. Not covered: whether items can be
-made at a level with the options that the mix fixes; whoever makes them finds out (`rg_env.rows.dataset`).
+made at a level with the options that the mix fixes; their maker finds out (`rg_env.rows.dataset`).
 
 The attributes and their values are those of reasoning-gym's curricula. A range attribute takes the values of its level
 alone, not those of easier levels too, so that an item is as hard as its level says.
@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rg_env.tasks.upstream.mended_dataset import reasoning_gym
+from rg_env.tasks.upstream.patched_dataset import reasoning_gym
 
 RECORD = Path(__file__).with_name("levels.json")
 _WIDENED = frozenset({"isomorphic_strings", "puzzle24"})

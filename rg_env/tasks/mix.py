@@ -2,7 +2,7 @@
 
 A spec is None (the default mix, see `rg_env.tasks.soundness.in_default_mix`), a list of selectors, or a mapping of
 selectors to a weight or to `{weight: …, config: {option: value}}`. A selector is a task's name, `category:NAME`, or a
-pattern such as `*_sum`; with `{file: {path: …}}`, it is the name of a file of questions of one's own.
+pattern such as `*_sum`; with `{file: {path: …}}`, it is the name of a file of your own questions.
 
 Invariant: a parsed mix has at least one task, each task once, only positive weights and only options that the task has.
 Tasks are sorted by name, so equal mixes written differently draw equal rows.
@@ -284,7 +284,7 @@ def _select(entry: TaskSpec) -> _Selection:
         matching = fnmatch.filter(categories, selector)
         if not matching:
             raise ConfigError(f"tasks: the pattern {selector!r} matches no task; `rg-env tasks` lists them")
-    # A pattern is no decision for a task whose scores cannot be trusted.
+    # A pattern does not count as choosing a task whose scores cannot be trusted.
     sound = [name for name in matching if soundness_of(name) is not Soundness.UNSOUND]
     if not sound:
         raise ConfigError(

@@ -133,7 +133,7 @@ def parse_file(task: str, value: object) -> QuestionFile:
 
 
 def _options(place: str, value: Mapping[Any, Any], kind: type) -> dict[str, Any]:
-    """Return the keys of a mapping that are set. Raises ConfigError: it has one that is no field of `kind`."""
+    """Return the keys of a mapping that are set. Raises ConfigError: it has one that is not a field of `kind`."""
     known = [field.name for field in fields(kind)]
     for key in value:
         if key not in known:

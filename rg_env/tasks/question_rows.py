@@ -153,7 +153,7 @@ def _say_unevaluated(place: str, rows: Sequence[Row], file: QuestionFile) -> Non
     for row in rows:
         if split_of_row(row.question) is Split.EVAL:
             return
-    line = "{}: an eighth of the questions is set apart for evaluation, and none of these {}: set `{}`"
+    line = "{}: one eighth of the questions is held out for evaluation, and none of these {}: set `{}`"
     logger.warning(line, place, counted(len(rows), "row"), "hub.eval_split" if file.hub else "eval_path")
 
 
@@ -170,7 +170,7 @@ def _say_unasked(place: str, rows: Sequence[Row], file: QuestionFile) -> None:
                 longer += 1
                 break
     if longer:
-        line = "{}: of {} of {} rows only the last user message is asked; to use a system message, set `system_prompt`"
+        line = "{}: of {} of {} rows only the last user message is used; to use a system message, set `system_prompt`"
         logger.warning(line, place, longer, len(rows))
 
 

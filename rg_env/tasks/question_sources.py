@@ -103,11 +103,11 @@ def _digest(paths: Iterable[Path]) -> str:
 
 
 def _as_os_error(rows: Numbered) -> Numbered:
-    """Yield the rows; what a damaged `.gz` raises becomes an OSError."""
+    """Yield the rows; what a corrupt `.gz` raises becomes an OSError."""
     try:
         yield from rows
     except (EOFError, zlib.error) as error:
-        raise OSError(f"the compressed file is damaged ({error})") from None
+        raise OSError(f"the compressed file is corrupt ({error})") from None
 
 
 def _text_of(path: Path, newline: str | None = None) -> IO[str]:
@@ -177,7 +177,7 @@ def _parquet_rows(path: Path) -> Numbered:
     try:
         frame = pl.read_parquet(path)
     except pl.exceptions.PolarsError as error:
-        raise OSError(f"no Parquet file, or a damaged one ({one_line(error, 200)})") from None
+        raise OSError(f"no Parquet file, or a corrupt one ({one_line(error, 200)})") from None
     yield from enumerate(frame.iter_rows(named=True), 1)
 
 
@@ -231,4 +231,4 @@ def _arrow_rows(parts: Iterable[Path]) -> Numbered:
                         number += 1
                         yield number, columns
         except pa.ArrowException as error:
-            raise OSError(f"{part.name} is damaged ({one_line(error, 200)})") from None
+            raise OSError(f"{part.name} is corrupt ({one_line(error, 200)})") from None

@@ -166,7 +166,7 @@ def _rows_of_split(task: str, file: QuestionFile, split: Split, files: Mapping[s
             too_few = f"has too few rows ({len(rows)}) to set any apart for evaluation: {right}"
             raise ConfigError(f"tasks.{task}.file: {name_of_file} {too_few}")
         return kept
-    # Its own comes first: without `eval_path`, it is no news that a part of its rows is set apart.
+    # Its own comes first: without `eval_path`, it is expected that a part of its rows is held out.
     for name, other in ({task: file} | dict(files)).items():
         evaluated = _evaluated(name, other)
         kept = [row for row in rows if same_question(row.question) not in evaluated]
@@ -210,7 +210,7 @@ def hashes_of(tasks: Any, before: Mapping[str, Any] | None = None) -> dict[str, 
     hashes = {}
     for task, file in TaskMix.parse(tasks).files.items():
         hashes[task] = {split.value: read_rows(task, file, split).sha256 for split in Split}
-        # A file that is new in the mix is no change of an old one.
+        # A file that is new in the mix does not change an old one.
         if before and before.get(task) not in (None, hashes[task]):
             raise ConfigError(
                 f"tasks.{task}.file: {file.of_split(Split.TRAIN)} or what it evaluates has changed since this run "

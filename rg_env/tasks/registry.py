@@ -16,7 +16,7 @@ from rg_env.base.errors import ConfigError, describe, did_you_mean
 from rg_env.configuration.settings import check_value
 from rg_env.tasks.levels import scale_of
 from rg_env.tasks.soundness import AUDITED_TASKS, Soundness, check_audited, in_default_mix, reason_for, soundness_of
-from rg_env.tasks.upstream.mended_dataset import MIXERS, registered
+from rg_env.tasks.upstream.patched_dataset import MIXERS, registered
 
 _DATASET_OPTIONS = ("size", "seed")
 
@@ -82,7 +82,7 @@ def check_name(name: str) -> None:
     # The mistakes that have an answer of their own come first, then the name that is merely unknown.
     if name.endswith((".csv", ".jsonl", ".parquet")):
         in_mix = f"{{mine: {{file: {{path: {name.rpartition('=')[2]}, …}}}}}}"
-        raise ConfigError(f"{name!r} is no task; a file of questions has a name in the mix, such as {in_mix}")
+        raise ConfigError(f"{name!r} is not a task; a file of questions needs a name in the mix, such as {in_mix}")
     if name in MIXERS:
         raise ConfigError(f"task {name!r} only mixes other tasks: name those in `tasks`, with weights")
     check_audited()
@@ -95,7 +95,7 @@ def check_name(name: str) -> None:
         if parts := [part for part in re.split(r"[;|/+ ]+", name) if part in known]:
             raise ConfigError(f"unknown task {name!r}: names are separated by commas: {','.join(parts)}")
         if dash and task in known:  # meant as the id of an item
-            raise ConfigError(f"{name!r} is no task and no id of an item; did you mean {task}-train-42-0?")
+            raise ConfigError(f"{name!r} is neither a task nor an item id; did you mean {task}-train-42-0?")
         raise ConfigError(f"unknown task {name!r}{did_you_mean(name, known, _WHERE)}")
 
 

@@ -203,7 +203,7 @@ class Screen:
         self._drawn = (0, 1)
 
     def _try(self, show: Callable[[], None]) -> None:
-        """Show something. Once the terminal or the reader of the pipe is gone, everything goes to nowhere."""
+        """Show something. Once the terminal or the reader of the pipe is gone, output is discarded from then on."""
         try:
             show()
             self._stream.flush()
@@ -222,7 +222,7 @@ def ending(facts: Mapping[str, Any], code: int, args: Sequence[str], began: floa
         yield f"{kind}: {text}"
     if "step" in facts and "dump" in facts:
         yield from _about_dump(facts, with_table=code in AT_THE_END)
-    for name, words in (("log", "log"), ("rollouts", "log of rollouts")):
+    for name, words in (("log", "log"), ("rollouts", "rollout log")):
         if name in facts:
             yield f"{words}: {short_path(facts[name])}"
     if code == 1 and "log" not in facts:

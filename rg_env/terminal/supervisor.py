@@ -85,7 +85,7 @@ def supervise(work: Callable[[], object], screen: Screen) -> int:
         end = f"exit code {status}"
     else:
         end = signal.Signals(-status).name
-    screen.facts.setdefault("error", f"the process of the run ended with {end}")
+    screen.facts.setdefault("error", f"the run's process exited with {end}")
     # Before the run is under way, 2 is a wrong setting. Later it is a failure like any other.
     return 2 if status == 2 and "under_way" not in screen.facts else 1
 
@@ -112,7 +112,7 @@ def _watch(pid: int, pipe: int, scratch: Path, screen: Screen, received: Sequenc
             with suppress(OSError):
                 (scratch / STOPPED_BY).write_text(name)
             os.kill(pid, signal.SIGTERM)
-            screen.line(f"{name}: stopping; a second signal ends the run within 10 s, a third at once")
+            screen.line(f"{name}: stopping; a second signal stops the run within 10 s, a third immediately")
         # Each signal sets a deadline of its own, and the earliest one counts.
         deadlines = [moment + patience for (moment, _), patience in zip(received, _PATIENCE, strict=False)]
         if deadlines and time.monotonic() > min(deadlines):

@@ -134,7 +134,7 @@ class GRPOReward:
             self._has_warned = True
             logger.warning(
                 "{} of {} completions of a batch could not be scored and get None: TRL keeps them out of the loss if "
-                "GRPOReward is the only reward function; beside others, None counts as 0 in TRL's sum",
+                "GRPOReward is the only reward function; with others, None counts as 0 in TRL's sum",
                 unknown,
                 count,
             )
@@ -222,7 +222,7 @@ class GRPOReward:
         return [group for groups, _ in gathered for group in groups]
 
     def _write(self, groups: _Groups, steps: int | None) -> None:
-        """Record groups after so many steps of the optimizer."""
+        """Record groups after this many steps of the optimizer."""
         if self.writer is None:
             return
         call = next(self._calls)

@@ -99,7 +99,7 @@ def with_leftovers(folder):
     return True
 
 
-def with_damage_that_a_copy_mends(folder):
+def with_damage_that_a_copy_fixes(folder):
     shutil.copytree(folder / "a", folder / "c")
     path = _ledgers(folder / "a")[1]
     path.write_bytes(path.read_bytes()[:-20])
@@ -107,7 +107,7 @@ def with_damage_that_a_copy_mends(folder):
 
 
 SUBSETS = (whole, without_first, without_middle, without_last, without_texts)
-SUBSETS += (with_copies, with_leftovers, with_damage_that_a_copy_mends)
+SUBSETS += (with_copies, with_leftovers, with_damage_that_a_copy_fixes)
 OUTPUTS = (["stats"], ["stats", "--details"], ["stats", "--columns", "solve_rate"], ["stats", "--by", "step", "--json"])
 OUTPUTS += (["stats", "--by", "level", "--details", "--columns", "mean_reward"], ["show", "--limit", "2"], ["validate"])
 OUTPUTS += (["show", "--sort", "spread", "--limit", "2"], ["signs"], ["report", "--out", "OUT.html"])

@@ -64,8 +64,8 @@ def repeated_rsync(folder):
 def two_copies(folder):
     _write(folder / "a", _groups((1, 2)))
     shutil.copytree(folder / "a", folder / "b")
-    damaged = sorted((folder / "a").glob("*_ledger_*"))[0]
-    damaged.write_bytes(damaged.read_bytes()[:-5])
+    corrupt = sorted((folder / "a").glob("*_ledger_*"))[0]
+    corrupt.write_bytes(corrupt.read_bytes()[:-5])
 
 
 def missing_file(folder):

@@ -87,10 +87,10 @@ def long_only(response, rng):
 def test_right_answers_that_are_not_paid_are_found_with_the_step():
     readings = found(simulated(lost))
     for task in TASKS:
-        for sign in (signs.UNPAID, signs.UNEQUAL):
+        for sign in (signs.UNREWARDED, signs.UNEQUAL):
             assert 10 <= readings[task, sign].step <= 12
-        assert 0.05 < readings[task, signs.UNPAID].share < 0.25
-        assert len(readings[task, signs.UNPAID].groups) == 5
+        assert 0.05 < readings[task, signs.UNREWARDED].share < 0.25
+        assert len(readings[task, signs.UNREWARDED].groups) == 5
 
 
 def test_what_the_reward_follows_is_named():
@@ -135,7 +135,7 @@ def test_a_length_penalty_is_no_sign_and_a_single_group_neither():
     assert found({"task": penalized}) == {}
     once = TaskFacts()
     once.note(group(0, [rollout(0.0, k, answer="1") for k in range(8)]), CONFIG, reference="1")
-    assert once.unpaid.number == 8
+    assert once.unrewarded.number == 8
     assert found({"task": once}) == {}
 
 

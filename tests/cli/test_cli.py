@@ -104,7 +104,7 @@ def test_validate_says_where_what_and_what_to_do(tmp_path):
     assert done.exit_code == 1
     assert done.stdout.startswith(f"{torn.name}, line 2: torn or joined") and "(readers skip it)" in done.stdout
     shown = json.loads(invoke("dumps", "validate", tmp_path, "--json").stdout)
-    assert (shown["good"], shown["counts"]) == (False, {"damaged_line": 1, "no_text": 1})
+    assert (shown["good"], shown["counts"]) == (False, {"corrupt_line": 1, "no_text": 1})
     finding = shown["findings"][0]
     assert (finding["file"], finding["line"], bool(finding["advice"])) == (torn.name, 2, True)
 

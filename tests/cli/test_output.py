@@ -47,10 +47,10 @@ def evil_group(uid: int):
 def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("dump")
     groups = [evil_group(uid) for uid in range(12)]
-    damaged = b'{"' + NAME.encode() + b'": \x1b]0;title\x07\n{"item_id": "\x1b[2J", "rollouts": "\x1b[31m"}\n'
+    corrupt = b'{"' + NAME.encode() + b'": \x1b]0;title\x07\n{"item_id": "\x1b[2J", "rollouts": "\x1b[31m"}\n'
     texts, ledger = (folder / batch_name(kind, NAME, 0) for kind in (FileKind.ROLLOUTS, FileKind.LEDGER))
-    texts.write_bytes(b"".join(map(to_line, groups)) + damaged)
-    ledger.write_bytes(b"".join(ledger_line(record, FileKind.ROLLOUTS) for record in groups) + damaged)
+    texts.write_bytes(b"".join(map(to_line, groups)) + corrupt)
+    ledger.write_bytes(b"".join(ledger_line(record, FileKind.ROLLOUTS) for record in groups) + corrupt)
     settings = {"attempt": 1, "model": EVIL, EVIL: EVIL}
     (folder / manifest_name(NAME)).write_text(json.dumps({**settings, "attempts": [settings]}))
     (folder / lock_name(NAME)).write_bytes(b"process 1\x1b]0;title\x07 on elsewhere\n")

@@ -75,7 +75,7 @@ def test_every_run_is_a_row_and_the_newest_is_first(folder):
     assert [(row["run_id"][4:8], row["dump"], row["state"], row["groups"], row["step"]) for row in rows] == [
         ("1123", "runs/two of them", "ended", 32, 3),
         ("1105", "runs/two of them", "ended", 1, 1),
-        ("1104", "runs/torn", "damaged manifest", 1, None),
+        ("1104", "runs/torn", "corrupt manifest", 1, None),
         ("1103", "runs/killed", "killed", 0, None),
         ("1102", "runs/running-2/dumps", "running", 1, 7),
         ("1101", "runs/whole-1/dumps", "ended", 5, 2),

@@ -1,4 +1,4 @@
-"""Every record comes back from its line; a line that does not fit is damaged, whatever is wrong with it."""
+"""Every record comes back from its line; a line that does not fit is corrupt, whatever is wrong with it."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_what_is_submitted_comes_out_of_the_files(tmp_path_factory, records):
     texts = sorted(dump.all_attempts().groups(), key=lambda record: int(record.group_id))
     kept = [record for record in records if any(r.status is not Status.NO_RESPONSE for r in record.rollouts)]
     assert list(map(_plain, texts)) == list(map(_plain, kept))
-    assert not dump.findings().counts["damaged_line"]
+    assert not dump.findings().counts["corrupt_line"]
 
 
 def test_the_keys_of_atropos_are_there():

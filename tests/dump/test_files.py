@@ -158,7 +158,7 @@ def test_corrupt_compressed_data_cost_only_what_comes_after_them(dump, ending, i
     for read in (lambda found: list(found.ledger()), lambda found: found.ledger_frame()):
         found = open_run(dump)
         read(found)
-        (problem,) = (each for each in found.findings(texts=False) if each.kind == "damaged_line")
+        (problem,) = (each for each in found.findings(texts=False) if each.kind == "corrupt_line")
         assert f"0000.jsonl{ending}" in str(problem)
         assert "corrupt compressed data" in str(problem)
 

@@ -39,9 +39,9 @@ def test_checkpoints_at_a_url(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"run_id": "x"}', "\0\0"])
-def test_a_damaged_run_file_is_said_and_left_alone(tmp_path, content):
+def test_a_corrupt_run_file_is_said_and_left_alone(tmp_path, content):
     (tmp_path / RUN_FILE).write_text(content)
-    with pytest.raises(DumpError, match="is damaged"):
+    with pytest.raises(DumpError, match="is corrupt"):
         claim_run(tmp_path, resuming=True)
     assert (tmp_path / RUN_FILE).read_text() == content
 
@@ -63,11 +63,11 @@ def test_the_manifest_keeps_every_attempt(tmp_path):
     assert [attempt.settings["lr"] for attempt in manifest.attempts] == [1e-4, 2e-4]
 
 
-def test_a_damaged_manifest_is_replaced(tmp_path, log):
+def test_a_corrupt_manifest_is_replaced(tmp_path, log):
     write_manifest(tmp_path, "run", Attempt()).write_text("{")
     write_manifest(tmp_path, "run", Attempt(attempt=2))
     assert [attempt.attempt for attempt in read_manifest(tmp_path, "run").attempts] == [2]
-    assert any("is damaged" in line for line in log)
+    assert any("is corrupt" in line for line in log)
 
 
 def test_settings_that_are_absent_or_invalid_today_have_their_default():

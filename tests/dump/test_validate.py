@@ -22,15 +22,15 @@ from tests.dump.records import RUN_ID, group, rollout, write_record
 
 
 @pytest.fixture(scope="module")
-def undamaged(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("undamaged")
+def intact(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("intact")
     write_record(folder, attempts=2)
     return folder
 
 
 @pytest.fixture
-def record(undamaged, tmp_path):
-    return shutil.copytree(undamaged, tmp_path / "record")
+def record(intact, tmp_path):
+    return shutil.copytree(intact, tmp_path / "record")
 
 
 def _file(folder, kind=FileKind.ROLLOUTS, number=0):
@@ -97,18 +97,18 @@ def test_a_line_that_contradicts_itself_is_found(record, change):
         lambda line: b"\0" * len(line) + b"\n" + line,
     ],
 )
-def test_damaged_lines_are_found(record, damage):
+def test_corrupt_lines_are_found(record, damage):
     path = _file(record)
     first, *others = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(damage(first) + b"".join(others))
-    assert _found(record)[0] == ("damaged_line", path.name, 1)
+    assert _found(record)[0] == ("corrupt_line", path.name, 1)
 
 
 def test_a_file_without_its_last_line_feed_is_found(record):
     path = _file(record, FileKind.TRAINED)
     content = path.read_bytes()
     path.write_bytes(content[:-1])
-    assert _found(record) == [("damaged_line", path.name, content.count(b"\n"))]
+    assert _found(record) == [("corrupt_line", path.name, content.count(b"\n"))]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_missing_and_doubled_files_are_found(record):
     assert {("lines_missing", f"run {RUN_ID}", 0), ("duplicate", f"{other.name}.part", 1)} <= {*_found(record)}
 
 
-def test_a_damaged_manifest_is_found_and_a_missing_one_remarked(record):
+def test_a_corrupt_manifest_is_found_and_a_missing_one_remarked(record):
     path = record / manifest_name(RUN_ID)
     path.write_text("{")
     assert _found(record) == [("manifest", path.name, 0)]

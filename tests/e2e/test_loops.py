@@ -125,7 +125,7 @@ def test_a_run_killed_in_the_middle_of_a_step_goes_on_from_its_checkpoint(tmp_pa
     assert len(run.files_of(FileKind.LEDGER)) > 2
 
     everything = list(dump.all_attempts().ledger())
-    assert not dump.findings().counts["damaged_line"]
+    assert not dump.findings().counts["corrupt_line"]
     assert len({line.group_id for line in everything}) == len(everything)
     assert before <= {line.group_id for line in everything}, "what was there when it was killed is there now"
     assert {line.attempt for line in everything if line.step == 5} == {1, 2}

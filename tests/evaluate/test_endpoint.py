@@ -58,7 +58,7 @@ def test_passing_trouble_is_tried_again():
         (Answer(200, {"error": "overloaded"}), "overloaded"),
         (Answer(200, {"choices": [{"message": {"content": "<answer>2"}, "error": {"message": "cut"}}]}), "cut"),
         (Answer(200, b"<html>", {"content-type": "text/html"}), "the reply is not JSON: '<html>'"),
-        (Answer(200, b"<html>"), "the reply is not JSON: '<html>'; the address of an API mostly ends in /v1"),
+        (Answer(200, b"<html>"), "the reply is not JSON: '<html>'; API addresses usually end in /v1"),
         (Answer(200, b'{"choices": [', {}), "the reply is not JSON"),
         (Answer(200, {"choices": [{"message": None}]}), "a choice without a message"),
     ],
@@ -83,7 +83,7 @@ def test_a_server_that_hangs_is_a_timeout():
     [
         (error(401, f"Incorrect API key provided: {KEY}"), "refuses the key in OPENAI_API_KEY"),
         (error(403, "not allowed"), "refuses the key in OPENAI_API_KEY"),
-        (error(404, "The model `m` does not exist"), "has no model 'm'"),
+        (error(404, "The model `m` does not exist"), "does not serve a model named 'm'"),
         (error(429, "You exceeded your current quota", "insufficient_quota"), "quota"),
     ],
 )

@@ -175,7 +175,7 @@ def test_a_configuration_is_honored_as_in_training(tmp_path, monkeypatch):
     assert "mine speaks" in both.stderr and "the library speaks" in both.stderr
     assert "mine speaks" in one.stderr and "the library speaks" not in one.stderr
     (log,) = Path("b/dump/logs").glob("rollouts-*.log")
-    assert f"log of rollouts: {log}" in one.stderr
+    assert f"rollout log: {log}" in one.stderr
     assert "step None" not in log.read_text()
     assert "<think>so</think><answer>1</answer>" in log.read_text()
     assert "reward 2.5" in log.read_text()

@@ -1,4 +1,4 @@
-"""`rg-env dumps open` in a real Chromium: runs that are whole, being written, damaged and ended; and who is let in."""
+"""`rg-env dumps open` in a real Chromium: runs that are whole, being written, corrupt and ended; and who is let in."""
 
 from __future__ import annotations
 

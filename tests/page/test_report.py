@@ -285,7 +285,7 @@ def test_of_a_foreign_file_it_says_what_was_skipped(tmp_path):
     path = tmp_path / batch_name(FileKind.LEDGER, "foreign", 0)
     path.write_text('{"text": "hello"}\n')
     with pytest.raises(
-        DumpError, match=r"no rollout in .*the first of 1 damaged lines: .*_ledger_foreign_0000\.jsonl, line 1"
+        DumpError, match=r"no rollout in .*the first of 1 corrupt lines: .*_ledger_foreign_0000\.jsonl, line 1"
     ):
         build_report(open_run(path))
 
@@ -303,7 +303,7 @@ def test_damaged_ledger_lines_are_no_groups_of_the_report_and_said(tmp_path):
     assert statistics(open_run(path).scan())["groups"].to_list() == [len(left)]
     notes = report.summary["notes"]
     assert sum(note.endswith("; skipped.") for note in notes) == 3
-    assert "… and 21 more: 24 damaged lines were skipped; `rg-env dumps validate` lists them." in notes
+    assert "… and 21 more: 24 corrupt lines were skipped; `rg-env dumps validate` lists them." in notes
 
 
 def test_open_hands_the_file_to_a_browser_or_says_that_there_is_none(dump, tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import sys
 import threading
 from typing import Any
 
-from rg_env.tasks.upstream.mended_dataset import reasoning_gym
+from rg_env.tasks.upstream.patched_dataset import reasoning_gym
 
 
 def plot_a_game() -> None:

@@ -12,7 +12,7 @@ from reasoning_gym.factory import DATASETS
 
 from rg_env.scoring import Scorer
 from rg_env.tasks.upstream import UnusableItemError
-from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
+from rg_env.tasks.upstream.patched_dataset import UpstreamDataset
 from tests.scoring import guest_tasks
 
 # Importing the module has registered them. Other tests in this process count the tasks of Reasoning Gym.

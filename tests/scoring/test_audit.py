@@ -64,7 +64,7 @@ def test_answers_as_people_give_them_pass(tmp_path: Path) -> None:
         (float("inf"), {"scorer": "number"}, Rule.NO_NUMBER),
         ("27.0", {}, Rule.SPELLING),
         ("27.0", {"scorer": "number"}, None),
-        ("about seven", {"scorer": "number"}, Rule.UNPAID),
+        ("about seven", {"scorer": "number"}, Rule.UNREWARDED),
         ("0,5", {"scorer": "number"}, Rule.DECIMAL_COMMA),
         ("1,500", {"scorer": "number"}, None),
         (["cat", "27.0"], {}, None),
@@ -113,7 +113,7 @@ def test_a_row_that_pays_junk_is_left_out_and_named(
     file = QuestionFile(path)
     assert left_out(audit_of("mine", file, Split.TRAIN)) == {41}
     assert warnings == [
-        f"tasks.mine.file: {path}: left out: the answer of 1 of 41 rows is paid for junk, too, such as of row 41 "
+        f"tasks.mine.file: {path}: left out: the answer of 1 of 41 rows accepts junk, such as of row 41 "
         "('x=x'): set scorer: number or math"
     ]
     asked = {ReasoningGymDataset({"mine": {"file": path}}, size=100).item(n).index for n in range(100)}
@@ -127,9 +127,13 @@ def test_a_row_that_pays_junk_is_left_out_and_named(
         (
             ["2.0", "3.0", "4.5"] * 10,
             {},
-            r"20 of 30 rows is not paid in another spelling, .*\('2'\).*: set scorer: number",
+            r"20 of 30 rows is not accepted in another spelling, .*\('2'\).*: set scorer: number",
         ),
-        ([*range(2, 20), "so seven", "so two"], {"scorer": "number"}, r"2 of 20 rows is not paid by its own scorer"),
+        (
+            [*range(2, 20), "so seven", "so two"],
+            {"scorer": "number"},
+            r"2 of 20 rows is not accepted by its own scorer",
+        ),
     ],
 )
 def test_a_file_with_many_rows_that_fail_is_refused_with_the_key_to_change(
@@ -181,7 +185,7 @@ def test_many_rows_are_tried_in_other_processes_with_the_same_result(
 ) -> None:
     path = write(tmp_path / "a.jsonl", [*range(40), "seven", "<answer>8</answer>"])
     here = faults_of(path, scorer="number")
-    assert here == {41: Rule.UNPAID, 42: Rule.TAGS}
+    assert here == {41: Rule.UNREWARDED, 42: Rule.TAGS}
     # That was kept, however soon it was done.
     for kept in (tmp_path / "cache" / "rg_env" / "audits").iterdir():
         kept.unlink()
@@ -192,9 +196,9 @@ def test_many_rows_are_tried_in_other_processes_with_the_same_result(
     (kept,) = (tmp_path / "cache" / "rg_env" / "audits").iterdir()
     kept.write_text(kept.read_text().replace("41", "40"))
     audit._audit.cache_clear()
-    assert faults_of(path, scorer="number") == {40: Rule.UNPAID, 42: Rule.TAGS}
+    assert faults_of(path, scorer="number") == {40: Rule.UNREWARDED, 42: Rule.TAGS}
     # Another content, and other settings, are tried anew.
-    assert faults_of(write(tmp_path / "a.jsonl", [*range(40), "seven"]), scorer="number") == {41: Rule.UNPAID}
+    assert faults_of(write(tmp_path / "a.jsonl", [*range(40), "seven"]), scorer="number") == {41: Rule.UNREWARDED}
 
 
 def test_math_is_tried_without_changing_the_file(tmp_path: Path) -> None:
@@ -207,7 +211,7 @@ def test_the_users_function_decides_and_nothing_is_left_out(tmp_path: Path, warn
     path = write(tmp_path / "a.jsonl", [f"{word} {n}" for n, word in enumerate(WORDS)])
     file = parse_file("mine", {"path": path, "scorer": f"{__name__}:same_first_letter"})
     assert left_out(audit_of("mine", file, Split.TRAIN)) == frozenset()
-    assert any("is paid for junk, too" in line and "your function decides" in line for line in warnings)
+    assert any("accepts junk" in line and "your function decides" in line for line in warnings)
 
 
 def fails(answer: str, row: dict[str, Any]) -> float:

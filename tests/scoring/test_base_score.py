@@ -119,12 +119,12 @@ def test_a_baseline_keeps_nothing_of_the_call_that_asked_for_it(cured_items: Ite
 
 
 @pytest.mark.parametrize("task", CHEAP)
-def test_cheap_policies_find_little_in_a_damaged_item(cured_items: Items, task: str) -> None:
+def test_cheap_policies_find_little_in_a_corrupt_item(cured_items: Items, task: str) -> None:
     (entry,) = cured_items(task, 1)
     for value in (None, 7, "x" * 50_000, [[0] * 5] * 5000, [["a"]], 10**5000):
         metadata = {**dict.fromkeys(entry["metadata"], value), "source_dataset": task}
-        for damaged in ({**entry, "metadata": metadata}, {**entry, "question": value}, {}):
-            assert len(cheap_answers(task, damaged)) <= 10
+        for corrupt in ({**entry, "metadata": metadata}, {**entry, "question": value}, {}):
+            assert len(cheap_answers(task, corrupt)) <= 10
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_no_entry_names_a_function_that_the_settings_do_not(scorer: Scorer, name
 
 
 @pytest.mark.parametrize("damage", [{"row": 5}, {"tolerance": "x"}, {"tolerance": None}])
-def test_damaged_entries_are_errors(scorer: Scorer, damage: dict[str, Any]) -> None:
+def test_corrupt_entries_are_errors(scorer: Scorer, damage: dict[str, Any]) -> None:
     scored = scorer.score_answer(entry("number", "1" if "row" not in damage else "x", **damage), "1")
     assert (scored.score, scored.status) == (0.0, "error")
 

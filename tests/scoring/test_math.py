@@ -67,7 +67,7 @@ def test_right_answers_are_paid(right: str, paid: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "unpaid"),
+    ("right", "unrewarded"),
     [
         (" $5(l-1)^2$", ["5", "5(l-1)"]),
         ("1e-05", ["e-5", "0", "0.0"]),
@@ -135,8 +135,8 @@ def test_right_answers_are_paid(right: str, paid: list[str]) -> None:
         ("1, 2, \\ldots, n", ["1, 3, 5, \\ldots, 2n-1"]),
     ],
 )
-def test_what_is_not_the_answer_is_not_paid(right: str, unpaid: list[str]) -> None:
-    for answer in unpaid:
+def test_what_is_not_the_answer_is_not_paid(right: str, unrewarded: list[str]) -> None:
+    for answer in unrewarded:
         assert outcome(right, answer) != 1.0, answer
 
 

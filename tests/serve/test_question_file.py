@@ -104,7 +104,7 @@ def test_serve_tries_the_answers_before_it_listens_and_gives_no_row_that_is_left
         assert scored["verdicts"][0]["score"] == 1.0
     write(10)
     done = CliRunner().invoke(app, ["serve", "--port", "0", "--tasks", tasks])
-    assert "10 of 40 rows is not paid by its own scorer" in str(done.exception)
+    assert "10 of 40 rows is not accepted by its own scorer" in str(done.exception)
 
 
 def test_tasks_tries_the_answers_with_the_settings_of_the_recipe(tmp_path: Path) -> None:

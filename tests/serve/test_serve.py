@@ -250,8 +250,8 @@ def test_rows_of_nemo_gym_come_back_with_their_reward(server: SimpleNamespace) -
     grids = entry_of("rearc-train-42-0")  # whose scorer compares tuples, which JSON does not have
     reply = server.post("/verify", json=nemo_row(grids["answer"], "rearc-train-42-0")).json()
     assert (reply["reward"], reply["failure_kind"]) == (1.0, None)
-    damaged = nemo_row("5") | {"metadata": {"source_dataset": "sudoku"}}
-    reply = server.post("/verify", json=damaged).json()
+    corrupt = nemo_row("5") | {"metadata": {"source_dataset": "sudoku"}}
+    reply = server.post("/verify", json=corrupt).json()
     assert (reply["reward"], reply["mask_sample"], reply["failure_kind"]) == (0.0, True, "verifier_error")
     assert reply["failure_reason"].startswith("error: ")
     verified = [server.post("/verify", json=nemo_row(text)).json() for text in (right, "-1")]

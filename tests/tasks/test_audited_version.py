@@ -15,7 +15,7 @@ from rg_env.scoring.guard import REWRITES
 from rg_env.scoring.upstream import make_scorer
 from rg_env.tasks import registry, soundness, task_names
 from rg_env.tasks.mix import TaskMix
-from rg_env.tasks.upstream.mended_dataset import reasoning_gym, registered
+from rg_env.tasks.upstream.patched_dataset import reasoning_gym, registered
 
 _EVALUATES = re.compile(r"\b(eval|exec|compile|parse_expr|sympify|parse_latex)\(")
 

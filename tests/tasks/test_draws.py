@@ -10,8 +10,8 @@ import pytest
 from loguru import logger
 
 from rg_env.tasks import ItemStream, Split
-from rg_env.tasks.upstream import UnusableItemError, generators, mended_dataset, slow_draws
-from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
+from rg_env.tasks.upstream import UnusableItemError, generators, patched_dataset, slow_draws
+from rg_env.tasks.upstream.patched_dataset import UpstreamDataset
 from tests.running import run_command
 
 
@@ -19,7 +19,7 @@ from tests.running import run_command
 def slow_draw(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """A draw of chain_sum waits for the event."""
     go_on = threading.Event()
-    task = mended_dataset.registered()["chain_sum"][0]
+    task = patched_dataset.registered()["chain_sum"][0]
     make = task.__getitem__
 
     def wait(self: Any, index: int) -> Any:
@@ -68,7 +68,7 @@ def test_what_upstream_never_ends_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_snippet_of_codeio_prints_no_warning() -> None:
-    code = "from rg_env.tasks.upstream.mended_dataset import UpstreamDataset; UpstreamDataset('codeio', {}).make(93)"
+    code = "from rg_env.tasks.upstream.patched_dataset import UpstreamDataset; UpstreamDataset('codeio', {}).make(93)"
     assert run_command(sys.executable, "-c", code).stderr == ""
 
 

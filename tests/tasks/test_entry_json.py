@@ -98,6 +98,6 @@ def test_what_cannot_be_restored_is_refused(value: Any) -> None:
         *("[" * 100_000, '{"a":' * 100_000, "9" * 5000, "", "{", "nan"),
     ],
 )
-def test_damaged_and_hostile_texts_are_refused(text: str) -> None:
+def test_corrupt_and_hostile_texts_are_refused(text: str) -> None:
     with pytest.raises(ValueError):
         decode_entry(text)

@@ -17,7 +17,7 @@ from rg_env.base.errors import ConfigError
 from rg_env.rows.eval_set import EvalSet
 from rg_env.tasks import Item, ItemStream, Split, decode_entry, encode_entry, hash64, items, split_of, task_names
 from rg_env.tasks.upstream.generators import FIXES, solve_swap
-from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
+from rg_env.tasks.upstream.patched_dataset import UpstreamDataset
 from tests.running import program, run_command
 from tests.tasks.test_entry_json import same
 

@@ -24,7 +24,7 @@ from rg_env.scoring import Scorer
 from rg_env.tasks import Item, ItemStream, Split, task_names
 from rg_env.tasks.levels import RECORD, Scale, attributes_of, scale_of, seconds_of, why_cut
 from rg_env.tasks.registry import check_options
-from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
+from rg_env.tasks.upstream.patched_dataset import UpstreamDataset
 
 WITHOUT = ("acre", "gsm_symbolic", "list_functions")
 """Tasks without a curriculum in reasoning-gym."""

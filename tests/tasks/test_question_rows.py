@@ -82,7 +82,7 @@ def test_a_saved_data_set_of_several_splits_names_them(tmp_path: Path) -> None:
     for part in (tmp_path / "saved" / "test").glob("*.arrow"):
         part.write_bytes(part.read_bytes()[:100])
     (tmp_path / "saved" / "test" / "state.json").touch()
-    with pytest.raises(ConfigError, match=r"cannot be read.*damaged"):
+    with pytest.raises(ConfigError, match=r"cannot be read.*corrupt"):
         rows_of(tmp_path / "saved" / "test", question="question", tolerance=1, scorer="number")
 
 
@@ -327,7 +327,7 @@ def test_a_number_is_the_place_of_an_option_which_is_said_if_it_is_the_text_of_a
 def test_messages_that_are_not_asked_are_counted(tmp_path: Path, warnings: list[str]) -> None:
     row_of(tmp_path, {"prompt": CHAT, "answer": "2"}, question="prompt")
     assert warnings[0].partition(": ")[2] == (
-        f"{tmp_path / 'one.jsonl'}: of 1 of 1 rows only the last user message is asked; to use a system message, set "
+        f"{tmp_path / 'one.jsonl'}: of 1 of 1 rows only the last user message is used; to use a system message, set "
         "`system_prompt`"
     )
 

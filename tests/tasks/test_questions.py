@@ -203,7 +203,7 @@ def test_a_bad_row_is_one_line_with_its_number(bad: Any, message: str, tmp_path:
         ({"sums": {"file": {"path": "empty.csv"}}}, r"empty\.csv has no rows"),
         (
             {"sums": {"file": {"path": "bad.parquet"}}},
-            r"bad\.parquet cannot be read: OSError: no Parquet file, or a damaged one \(",
+            r"bad\.parquet cannot be read: OSError: no Parquet file, or a corrupt one \(",
         ),
         ({"sums": {"file": {"path": "latin.csv"}}}, r"latin\.csv is not in UTF-8; save it in that encoding"),
     ],
@@ -226,7 +226,7 @@ def test_a_file_with_no_row_for_evaluation_is_told_about_eval_path(tmp_path: Pat
     path = write(tmp_path / "sums.csv", sums(1))
     ReasoningGymDataset(mix(path)).item(5)
     # When it is read, although nobody has asked for these.
-    line = "an eighth of the questions is set apart for evaluation, and none of these 1 row: set `eval_path`"
+    line = "one eighth of the questions is held out for evaluation, and none of these 1 row: set `eval_path`"
     assert warnings == [f"tasks.sums.file: {path}: {line}"]
     with pytest.raises(ConfigError, match=r"sums\.csv has too few rows \(1\) to set any apart .*: set `eval_path`"):
         _ = EvalSet(mix(path)).items

@@ -19,7 +19,7 @@ from rg_env.attack.attacks import CONSTANTS
 from rg_env.scoring import guard
 from rg_env.tasks import KNOWN_UNSOUND, Soundness, TaskMix, soundness_of, task_names
 from rg_env.tasks.soundness import GUARDED
-from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
+from rg_env.tasks.upstream.patched_dataset import UpstreamDataset
 from tests.scoring.guard.right_answers import refusal_of
 
 Entry = dict[str, Any]

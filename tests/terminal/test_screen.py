@@ -110,8 +110,8 @@ def test_the_rate_and_the_time_left_are_those_of_the_steps():
 
 def test_a_run_that_waits_says_for_what_and_how_far_it_is():
     assert "importing, the first time takes longer, 0:00:00" in drawn(Screen("train"), 80)
-    screen = shown({"doing": "measuring prompts"}, {"progress": "40 of 102 tasks"})
-    assert "measuring prompts, 40 of 102 tasks, 0:00:00" in drawn(screen, 80)
+    screen = shown({"doing": "checking prompt lengths"}, {"progress": "40 of 102 tasks"})
+    assert "checking prompt lengths, 40 of 102 tasks, 0:00:00" in drawn(screen, 80)
     screen.take({"doing": "training"})
     assert "training, 0:00:00" in drawn(screen, 80)
 

@@ -119,8 +119,8 @@ def test_a_killed_supervisor_stops_the_run_in_order(tmp_path):
         ("wrong_setting", 2, "trainer.epochs: must be 1"),
         ("error", 1, "ValueError: no such thing"),
         ("error_of_another_process", 1, "KeyError: 3"),
-        ("exits", 1, "the process of the run ended with exit code 1"),
-        ("killed", 1, "the process of the run ended with SIGKILL"),
+        ("exits", 1, "the run's process exited with exit code 1"),
+        ("killed", 1, "the run's process exited with SIGKILL"),
     ],
 )
 def test_an_error_is_one_line_and_what_a_run_prints_and_starts_is_gone(tmp_path, work, exit_code, said):

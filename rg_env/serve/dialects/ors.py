@@ -256,7 +256,7 @@ def _episode_routes(episodes: Episodes) -> APIRouter:
             return _stream(_result(episode))
         argument = _ARGUMENTS.get(request.name)
         if argument is None:
-            return _stream(_failed("not_found", f"{request.name[:40]!r} is no tool; there are submit and respond"))
+            return _stream(_failed("not_found", f"{request.name[:40]!r} is not a tool: use submit or respond"))
         text = request.input.get(argument)
         if isinstance(text, (int, float)) and not isinstance(text, bool):  # models write numbers without quotes
             text = json.dumps(text)

@@ -63,7 +63,7 @@ def _responses(queries: list[str], prompts: list[str]) -> list[str]:
 def _labels(written: msgspec.Raw, number: int) -> Sequence[msgspec.Raw]:
     """The labels, if it is this number of them."""
     try:
-        # By their number, so that a longer list is no list here.
+        # By their number, so that a longer list does not count as a list here.
         kind: Any = tuple[(msgspec.Raw,) * number]  # type: ignore[misc]
         return decode(written, kind, "labels")
     except RefusedError as error:

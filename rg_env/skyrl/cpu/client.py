@@ -103,12 +103,12 @@ class CPUInferenceClient(InferenceEngineInterface):
                 # Without those whose callers have given up.
                 batch = [(request, response) for request, response in batch if not response.cancelled()]
                 outcomes: list[Sample | Exception] = []
-                # An error is the outcome of each of the batch: whoever waits for one must not wait for ever.
+                # An error is the outcome of each of the batch: a waiting caller must not wait forever.
                 try:
                     if batch:
                         outcomes += await self._actor.sample.remote([request for request, _ in batch])
                 except Exception as error:
-                    # Ray wraps what the actor raised; SkyRL, and whoever reads the line, wants the error itself.
+                    # Ray wraps what the actor raised; SkyRL, and the reader of the line, want the error itself.
                     cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else None
                     outcomes += [cause or error] * len(batch)
                 for (_, response), outcome in zip(batch, outcomes, strict=True):

@@ -1,4 +1,4 @@
-"""Items as they are drawn from reasoning-gym 0.1.25: a question without a clear answer is no item (`correct`).
+"""Items as they are drawn from reasoning-gym 0.1.25: a question without a clear answer is not an item (`correct`).
 
 Each function says why a question has no clear answer, and "" for one that has. evidence/upstream-findings.md has
 examples and frequencies.
@@ -44,7 +44,7 @@ def correct(entry: dict[str, Any], men: Container[str] | None = None) -> dict[st
     # First of all: an answer without a clear question is not worth correcting.
     if task in _UNCLEAR and (reason := _UNCLEAR[task](entry)):
         raise UnusableItemError(reason)
-    # Its options may replace the names, and only whoever draws the item knows them.
+    # Its options may replace the names, and only the code that draws the item knows them.
     if task == "family_relationships":
         return replace_fields(entry, relation_fields(entry, men))
     if task not in CORRECTIONS:

@@ -1,6 +1,6 @@
-"""Mends the generators of reasoning-gym 0.1.25 that read more than their seed, or that do not end.
+"""Patches the generators of reasoning-gym 0.1.25 that read more than their seed, or that do not end.
 
-Invariant: a mended instance makes the same item from the same seed in every process, and touches no shared state; one
+Invariant: a patched instance makes the same item from the same seed in every process, and touches no shared state; one
 thread at a time may use it. A fix changes the instance that it is given, never upstream's modules or classes. Items
 that need no fix stay as they are.
 

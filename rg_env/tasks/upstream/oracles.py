@@ -117,7 +117,7 @@ def read_interval(entry: Entry) -> tuple[dict[str, Any], str]:
         difference %= _DAY  # until midnight
     if difference < timedelta(0):
         unclear = "it ends before it starts"
-    # Clear only if the other reading is no date, or gives the same interval.
+    # Clear only if the other reading is not a date, or gives the same interval.
     if "%m/%d" in pattern and _swap_day_and_month(texts, pattern) not in (None, difference):
         unclear = "day and month can be swapped"
     leftover = difference % timedelta(minutes=1)

@@ -3,7 +3,7 @@
 Reasoning Gym imports cellpylib for one of its tasks, and cellpylib imports matplotlib for its plots. Placeholders stand
 for its modules until Reasoning Gym has been imported.
 
-Invariant: whoever uses matplotlib, be it cellpylib or another thread in the meantime, gets the real one.
+Invariant: any user of matplotlib, be it cellpylib or another thread in the meantime, gets the real one.
 """
 
 from __future__ import annotations

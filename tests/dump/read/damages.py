@@ -274,7 +274,7 @@ IN_FULL = ("whole", "torn line", "second attempt", "without the first texts", "e
 
 
 def readings(name: str, folder: Path) -> dict[str, Any]:
-    """What the commands say about a damaged copy of the dump, in a form to compare."""
+    """What the commands say about a corrupt copy of the dump, in a form to compare."""
     dump = folder / "run" / "dumps"
     shutil.copytree(DATA / "dump", dump)
     DAMAGES[name](dump)

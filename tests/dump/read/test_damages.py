@@ -1,4 +1,4 @@
-"""Figures, findings, messages and exit codes of damaged dumps are those that an earlier version gave."""
+"""Figures, findings, messages and exit codes of corrupt dumps are those that an earlier version gave."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def test_every_kind_of_damage_is_stored():
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_damaged_dump_is_read_as_before(name, tmp_path):
+def test_a_corrupt_dump_is_read_as_before(name, tmp_path):
     assert readings(name, tmp_path) == STORED[name]

@@ -55,7 +55,7 @@ def test_what_was_written_is_read(tmp_path):
     assert list(dump.where(["phase = 'eval'"]).groups()) == evaluation
     assert [record.group_id for record in dump.ledger()] == [g.group_id for g in [*groups, *evaluation]]
     assert [(g.uid, r.repetition) for g, r in dump.rollouts()][:3] == [("1", 0), ("1", 1), ("3", 0)]
-    assert not dump.findings().counts["damaged_line"]
+    assert not dump.findings().counts["corrupt_line"]
 
 
 def test_a_batch_under_way_is_read_up_to_its_last_whole_line(tmp_path):
@@ -81,7 +81,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_line_costs_itself_only_and_is_named(tmp_path, damage):
+def test_a_corrupt_line_costs_itself_only_and_is_named(tmp_path, damage):
     _write(tmp_path, [group(k) for k in range(5)])
     for path in tmp_path.glob("*.jsonl"):
         lines = path.read_bytes().splitlines(keepends=True)
@@ -91,8 +91,8 @@ def test_a_damaged_line_costs_itself_only_and_is_named(tmp_path, damage):
         dump = open_run(tmp_path).all_attempts()
         for _ in range(2):  # named once, however often it is met
             assert [record.uid for record in read(dump)] == ["0", "1", "3", "4"]
-            damaged = [str(each) for each in dump.findings() if each.kind == "damaged_line"]
-            assert sum(re.search(f"_{kind}_.* line 3: .*; skipped$", problem) is not None for problem in damaged) == 1
+            corrupt = [str(each) for each in dump.findings() if each.kind == "corrupt_line"]
+            assert sum(re.search(f"_{kind}_.* line 3: .*; skipped$", problem) is not None for problem in corrupt) == 1
     dump = open_run(tmp_path)
     assert dump.ledger_frame()["uid"].unique(maintain_order=True).to_list() == ["0", "1", "3", "4"]
     (problem,) = _texts(dump, texts=False)
@@ -146,12 +146,10 @@ def _change(draw, value):
 
 
 @st.composite
-def damaged_lines(draw, line):
+def corrupt_lines(draw, line):
     """A line of a dump as it may be after damage to its bytes or to its values."""
     how = draw(
-        st.sampled_from(
-            ["undamaged", "undamaged", "values", "values", "bytes", "cut", "glued", "NUL", "blank", "escape"]
-        )
+        st.sampled_from(["intact", "intact", "values", "values", "bytes", "cut", "glued", "NUL", "blank", "escape"])
     )
     if how == "values":
         return json.dumps(_change(draw, json.loads(line))).encode() + b"\n"
@@ -159,7 +157,7 @@ def damaged_lines(draw, line):
         place = draw(st.integers(0, len(line) - 2))
         return line[:place] + draw(st.binary(max_size=3)) + line[place + draw(st.integers(0, 3)) :]
     changed = {
-        "undamaged": line,
+        "intact": line,
         "cut": line[: draw(st.integers(0, len(line)))],
         "glued": line[:-1] + line,
         "NUL": b"\0" * 40 + b"\n",
@@ -173,14 +171,14 @@ def damaged_lines(draw, line):
 
 @settings(max_examples=150)
 @given(data=st.data(), kind=st.sampled_from([FileKind.ROLLOUTS, FileKind.LEDGER]), ends=st.booleans())
-def test_objects_and_frames_agree_on_every_line_however_it_is_damaged(tmp_path_factory, data, kind, ends):
+def test_objects_and_frames_agree_on_every_line_however_it_is_corrupt(tmp_path_factory, data, kind, ends):
     members = [group(k, [1.0, violating(1), rollout(0.5, 2)]) for k in range(3)]
-    undamaged = [to_line(member) if kind.holds_text else ledger_line(member, FileKind.ROLLOUTS) for member in members]
-    content = b"".join(data.draw(damaged_lines(line)) for line in undamaged) + b"\n" * ends
-    folder = tmp_path_factory.mktemp("damaged")
+    intact = [to_line(member) if kind.holds_text else ledger_line(member, FileKind.ROLLOUTS) for member in members]
+    content = b"".join(data.draw(corrupt_lines(line)) for line in intact) + b"\n" * ends
+    folder = tmp_path_factory.mktemp("corrupt")
     path = folder / f"reasoning_gym_environment_{kind}_r_0000.jsonl"
     path.write_bytes(content)
-    # a damaged attempt number would replace the other lines
+    # a corrupt attempt number would replace the other lines
     dump, again = open_run(folder).all_attempts(), open_run(folder).all_attempts()
     records = list(again.groups() if kind.holds_text else again.ledger())
     expected = [
@@ -193,7 +191,7 @@ def test_objects_and_frames_agree_on_every_line_however_it_is_damaged(tmp_path_f
     assert dump.findings().kept == again.findings().kept
     lines = sum(bool(line.strip()) for line in content.split(b"\n"))
     counts = dump.findings().counts
-    assert len(records) + counts["damaged_line"] + counts["duplicate"] + counts["differs"] == lines
+    assert len(records) + counts["corrupt_line"] + counts["duplicate"] + counts["differs"] == lines
 
 
 def _facts(record):
@@ -246,7 +244,7 @@ def test_what_was_trained_on_is_read(tmp_path):
     dump = open_run(tmp_path)
     assert list(dump.trained()) == records
     assert dump.trained_frame().select("step", "group_id", "rollouts").rows() == [(1, "g0", 8), (2, "g1", 8)]
-    assert dump.findings().counts == {"no_ledger": 1, "damaged_line": 1}
+    assert dump.findings().counts == {"no_ledger": 1, "corrupt_line": 1}
     assert open_run(tmp_path).findings(texts=False).counts == {"no_ledger": 1}
     assert dump.ledger_frame().is_empty()
 
@@ -312,7 +310,7 @@ def test_a_folder_given_twice_and_a_copy_count_once(tmp_path):
         dump = open_run(*(tmp_path / name for name in order))
         assert sorted(record.uid for record in dump.ledger()) == sorted(g.uid for g in dump.groups()) == list("01234")
         assert dump.ledger_frame()["group_id"].n_unique() == 5 == dump.ledger_frame().height / 2
-        assert dump.findings().counts == {"damaged_line": 6, "duplicate": 4}
+        assert dump.findings().counts == {"corrupt_line": 6, "duplicate": 4}
 
 
 def test_several_forms_of_a_file_count_once_and_none_is_deleted(tmp_path):
@@ -422,7 +420,7 @@ def test_what_is_missing_is_said(tmp_path):
     write_manifest(tmp_path / "all", RUN_ID, Attempt(missing_groups=2, ended=None))
     dump = open_run(tmp_path / "all")
     assert _texts(dump) == [
-        f"run {RUN_ID}: 2 groups could not be written, as the manifest says",
+        f"run {RUN_ID}: 2 groups could not be written, according to the manifest",
         f"run {RUN_ID}: has no regular end: it was killed",
     ]
     assert not dump.has_every_group

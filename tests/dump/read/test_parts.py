@@ -76,10 +76,10 @@ DAMAGES = {
 def test_what_is_unusual_is_left_to_the_whole_line(damage):
     reader, whole = PartReader(), line()
     assert check(reader, whole)
-    damaged = DAMAGES[damage](whole)
-    assert damaged != whole
-    assert not check(reader, damaged)
-    assert check(reader, whole), "a damaged part was remembered"
+    corrupt = DAMAGES[damage](whole)
+    assert corrupt != whole
+    assert not check(reader, corrupt)
+    assert check(reader, whole), "a corrupt part was remembered"
 
 
 def test_no_change_of_a_few_bytes_makes_another_record():

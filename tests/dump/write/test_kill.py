@@ -64,7 +64,7 @@ def _check_after_next_attempt(folder: Path, writers: DyingWriters, start: int, *
     ledger = {record.uid: record.text for record in dump.all_attempts().ledger()}
     texts = {record.uid for record in dump.all_attempts().groups()}
     assert texts == {uid for uid, kind in ledger.items() if kind}
-    assert not dump.findings().counts["damaged_line"]
+    assert not dump.findings().counts["corrupt_line"]
     assert {path.suffix for path in (folder / "dumps").iterdir() if not path.name.startswith(".")} == {
         ".jsonl",
         ".json",

@@ -231,7 +231,7 @@ def test_what_was_trained_on_is_recorded_in_order_in_files_of_its_own(tmp_path):
     assert {"trained_0000.jsonl", "trained_0001.jsonl"} <= names(tmp_path)
     dump = open_run(tmp_path)
     assert [record.uid for record in dump.ledger()] == [record.uid for record in dump.groups()] == ["0", "1", "2"]
-    assert not dump.findings().counts["damaged_line"]
+    assert not dump.findings().counts["corrupt_line"]
 
 
 def test_a_second_run_in_a_folder_is_said_and_a_resumed_one_is_not(tmp_path, warnings):

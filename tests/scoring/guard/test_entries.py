@@ -1,4 +1,4 @@
-"""Entries are as untrusted as answers: none is evaluated, and a damaged one is an error in one line."""
+"""Entries are as untrusted as answers: none is evaluated, and a corrupt one is an error in one line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rg_env.scoring import Scorer, Status, guard
 from rg_env.scoring.expressions import Refusal
 from rg_env.tasks.levels import scale_of
 from rg_env.tasks.soundness import AUDITED_TASKS
-from rg_env.tasks.upstream.mended_dataset import UpstreamDataset
+from rg_env.tasks.upstream.patched_dataset import UpstreamDataset
 from tests.scoring.guard.right_answers import item_of
 from tests.scoring.guard.test_evaluated import check_evaluated
 from tests.scoring.guard.texts import TEXTS, spoiled
@@ -110,7 +110,7 @@ def test_items_of_every_level_keep_their_meaning(task: str, complexity: float) -
 
 
 def test_a_rule_that_raises_on_an_answer_alone_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer never gets the excuse that is meant for damaged entries."""
+    """An answer never gets the excuse that is meant for corrupt entries."""
     monkeypatch.setitem(
         guard.CHECKS, "gcd", guard.Check(lambda entry, answer: bool(answer == "4" or 1 / 0), "must be 4")
     )
@@ -145,14 +145,14 @@ NASTY = [
 
 @settings(max_examples=400)
 @given(task=st.sampled_from(sorted(AUDITED_TASKS)), number=st.integers(0, len(NASTY) - 1), data=st.data())
-def test_a_damaged_entry_never_makes_the_guard_raise(task: str, number: int, data: st.DataObject) -> None:
+def test_a_corrupt_entry_never_makes_the_guard_raise(task: str, number: int, data: st.DataObject) -> None:
     entry = item_of(task)
     fields = sorted({"answer", "question", *entry["metadata"]} - {"source_dataset"})
-    damaged = changed(entry, data.draw(st.sampled_from(fields)), NASTY[number])
+    corrupt = changed(entry, data.draw(st.sampled_from(fields)), NASTY[number])
     for answer in ("1", str(entry["answer"]), "1/2", "[[1]]"):
-        assert guard.longest(damaged, 8192) >= 8192
+        assert guard.longest(corrupt, 8192) >= 8192
         try:
-            admitted = guard.admit(damaged, answer)
+            admitted = guard.admit(corrupt, answer)
         except (Refusal, guard.BrokenEntry) as reason:
             assert 10 < len(str(reason)) < 300
         else:
@@ -170,7 +170,7 @@ class Unprintable:
 
 
 @pytest.mark.parametrize("task", ["coin_flip", "game_of_life", "sudoku", "time_intervals", "word_ladder", "countdown"])
-def test_a_damaged_entry_never_makes_the_scorer_raise(scorer: Scorer, cured_items: Items, task: str) -> None:
+def test_a_corrupt_entry_never_makes_the_scorer_raise(scorer: Scorer, cured_items: Items, task: str) -> None:
     entry = cured_items(task, 1)[0]
     for value in (*NASTY, Unprintable(), threading.Lock()):
         short = value[:1000] if isinstance(value, str) else value  # long puzzles take long to fill

@@ -91,7 +91,7 @@ class UpstreamDataset:
             # The class of the warm instance, in which the fixes are.
             if self.task in COMPUTED_AT_CREATION:
                 dataset = type(warm)(config)
-                # The warm instance's: mended for list_functions (`_own_random`), and loaded only once.
+                # The warm instance's: patched for list_functions (`_own_random`), and loaded only once.
                 if hasattr(warm, "_generators"):
                     dataset._generators = warm.generators
                 entry = dataset[seed % config.size]
