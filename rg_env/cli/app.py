@@ -341,7 +341,8 @@ def _reason(verdict: Verdict, right: object) -> str:
 
     parsed, scored = verdict.parsed, verdict.scored
     if parsed.violation:
-        return f"not scored: {MEANINGS[parsed.violation]}"
+        think = "" if parsed.format is ResponseFormat.LENIENT else "<think>…</think>"
+        return f"not scored: {MEANINGS[parsed.violation]}; the format is {think}<answer>…</answer>"
     if scored.status is not Status.OK:
         return f"not scored: {scored.detail}"
     if scored.score == 1:

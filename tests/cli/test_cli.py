@@ -54,6 +54,12 @@ def test_score_shows_every_number_and_names_the_violation(response, options, vio
     assert violation or shown["tagged_score"] < 1.0
 
 
+@pytest.mark.parametrize(("words", "form"), [((), "<think>…</think><answer>"), (("--format", "lenient"), "<answer>")])
+def test_a_response_without_the_format_is_told_the_format(words, form):
+    shown = invoke("score", "chain_sum-train-1-0", "--response", "4", *words).stdout
+    assert f"; the format is {form}…</answer>" in shown
+
+
 def test_the_id_of_an_item_or_group_is_scored():
     item = "chain_sum-eval-7-3@0.25"
     for name in (item, f"20261123-005303-ab:1:eval:3:{item}#1"):
