@@ -48,7 +48,7 @@ MISTAKES = {
     "eval --temperature=-1": "--temperature",
     "collect --groups 3 --out d": "--model",
     "score chain_sun": "unknown task 'chain_sun'; did you mean chain_sum",
-    "score mine --tasks train.csv": "a file of questions needs a name in the mix, such as {mine: {file: {path: train.csv",
+    "score mine --tasks train.csv": "a file of questions needs a name in the mix, such as {mine: {file: {path",
     "score other:7 --tasks '{mine: {file: t.csv}}'": "unknown task 'other:7'; the files of the mix are mine",
     "score gcd-train-42": "did you mean gcd-train-42-0?",
     "tasks chain_sum": "did you mean `rg-env tasks --levels chain_sum`?",
