@@ -59,5 +59,5 @@ def test_what_a_row_raises_and_a_process_that_ends_are_reported_and_lost_batches
 
 def test_a_module_with_tasks_that_cannot_be_imported_is_named(monkeypatch):
     monkeypatch.setenv(IMPORTS, "no_module_of_this_name")
-    with pytest.raises(ConfigError, match="there is no module 'no_module_of_this_name'"):
+    with pytest.raises(ConfigError, match="no module 'no_module_of_this_name'"):
         list(RowMakers(Odd(["gcd"], seed=7), 1).ahead([[0]]))

@@ -206,7 +206,7 @@ def a_row():
         ("import math\nx = 1 / 0\n", ":2: ZeroDivisionError: division by zero"),
         (
             "x = 1\nraise SystemExit(3)\n",
-            ":2: importing the module {name} ends the process; put what ends it under `if",
+            ":2: importing the module {name} exits the process; put what ends it under `if",
         ),
         ("import no_such_package\n", ":1: ModuleNotFoundError: No module named 'no_such_package'"),
     ],

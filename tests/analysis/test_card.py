@@ -79,4 +79,4 @@ def test_what_has_no_card_is_one_line(folder, tmp_path):
     assert isinstance(error, DumpError)
     assert "no finished file yet" in str(error)
     shutil.copy(ledger, folder / f"{ledger.name[:-10]}0001.jsonl.part")
-    assert "1 file of a run that has not ended" in make_card(folder).output
+    assert "1 file of an unfinished run" in make_card(folder).output

@@ -210,7 +210,7 @@ def test_notation_that_the_scorer_does_not_read(preflight, task, write):
     facts = preflight(respond, f"tasks={{{task}: {{config: {options[task]}}}}}")
     assert facts["alarm"]
     assert "scorer.normalize=true" in facts["settings"]
-    assert "right to the letter" in facts["tasks"][0]["alarms"][0]
+    assert "literally correct" in facts["tasks"][0]["alarms"][0]
 
 
 @pytest.mark.parametrize(("c", "words"), [(0.0, "too hard"), (1.0, "too easy")])

@@ -194,7 +194,7 @@ def test_findings_are_bounded():
         every.extend(found)
     assert (every.counts.total(), len(every.kept)) == (2 * MAX_KEPT + 10, MAX_KEPT)
     assert len(every.summary()) == 4
-    assert every.summary()[-1].startswith("… and 2,007 more: 2,010 groups are in no file with texts")
+    assert every.summary()[-1].startswith("… and 2,007 more: 2,010 groups have no text")
 
 
 @pytest.mark.parametrize("kind", KINDS)

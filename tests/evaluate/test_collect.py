@@ -129,7 +129,7 @@ def test_requests_that_fail_are_recorded_and_count_nowhere(answers, tmp_path):
     partial = sum(any(rollout.status != "ok" for rollout in record.rollouts) for record in ledger)
     assert f"{GROUPS - 1} of {GROUPS} groups in {tmp_path}, {partial} of them without all responses" in done.stderr
     missing = statuses["no_response"] + SAMPLES
-    assert f"{missing} of {GROUPS * SAMPLES} responses missing: the same command with --resume" in done.stderr
+    assert f"{missing} of {GROUPS * SAMPLES} responses missing: rerun with --resume" in done.stderr
 
 
 def test_what_an_outage_swallowed_is_asked_again(right, tmp_path):
@@ -359,7 +359,7 @@ def test_reasoning_apart_and_opened_think_blocks_are_scored_and_said(answers, tm
         (["scorer.timeuot=3"], "did you mean scorer.timeout"),
         (["solved_at=2"], "solved_at=2: must be"),
         (["complexity=hard"], "complexity='hard': must be random, or a number"),
-        (["eval_seed=3"], "eval_seed=3: collect only sends requests and would not use it"),
+        (["eval_seed=3"], "eval_seed=3: collect only sends requests, so it would have no effect"),
         (["--groupz", "3"], "no option --groupz; did you mean --groups"),
         (["trainer.eval_batch_size=3"], "trainer.eval_batch_size=3: collect only sends requests"),
         (["--", "--tensor-parallel-size", "4"], "is for a server that --model starts; leave out --endpoint"),

@@ -187,7 +187,7 @@ def test_a_configuration_is_honored_as_in_training(tmp_path, monkeypatch):
     [
         (["num_eval_samples_per_task=1"], "num_eval_samples_per_task=1: the suite"),
         (["environment.skyrl_gym.rg_dump.format=strict"], "format='strict': the suite"),
-        (["--suite", "fixed", "size=5"], "size=5: eval only sends requests and would not use it"),
+        (["--suite", "fixed", "size=5"], "size=5: eval only sends requests, so it would have no effect"),
         (["--suite", "fixed", "generator.sampling_params.temperature=1"], "temperature=1: eval only sends requests"),
         (["--items", "6"], "--items=6: the suite has 5 questions"),
         (["--tasks", "gcd"], "has its own tasks"),

@@ -80,7 +80,7 @@ def test_what_cannot_be_evaluated(run, monkeypatch):
     monkeypatch.chdir(run)
     assert "there is no such folder" in refused("exports/global_step_7"), "no name on a hub"
     (run / "empty").mkdir()
-    assert "it has no config.json" in refused(run / "empty")
+    assert "not a model folder" in refused(run / "empty")
 
 
 def test_the_address_of_the_server_is_not_the_users_to_choose(tmp_path):

@@ -259,7 +259,7 @@ BAD = {
     ),
     "a later trace": ("verifiers", '{"traces": [{"version": 2}]}', "trace of version 2: 1 is read"),
     "no nodes": ("verifiers", '{"traces": [{"version": 1}]}', "has no `nodes`"),
-    "a circle": ("verifiers", '{"traces": [{"version": 1, "nodes": [{"parent": 0}]}]}', "are no graph"),
+    "a circle": ("verifiers", '{"traces": [{"version": 1, "nodes": [{"parent": 0}]}]}', "are not a graph"),
     "no parquet": ("trl", "PAR1", "is not a whole parquet file"),
 }
 

@@ -117,8 +117,8 @@ def test_threads_of_an_import_have_another_remedy_because_every_server_imports_t
 @pytest.mark.parametrize(
     ("module", "why"),
     [
-        ("programs.script", "ends the program when it is imported"),
-        ("programs.exits_at_import", r"exit code 0\): one of the modules .*exits_at_import ends the process"),
+        ("programs.script", "exits the program on import"),
+        ("programs.exits_at_import", r"exit code 0\): one of the modules .*exits_at_import exits the process"),
         ("no_such_module", "No module"),
     ],
 )

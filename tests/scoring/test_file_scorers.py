@@ -106,7 +106,7 @@ def test_a_function_that_raises_on_the_own_answer_is_an_error(scorer: Scorer, tm
     [
         ("9", "your function returned 9 for the item's own answer: it must be a number from 0 to 1"),
         ("-1", "your function returned -1 for the item's own answer: it must be a number from 0 to 1"),
-        ("NaN", "it raises on the item's own answer, too: the scorer returned nan, which is no finite number"),
+        ("NaN", "it raises on the item's own answer, too: the scorer returned nan, which is neither a finite number"),
     ],
 )
 def test_a_function_without_a_score_for_the_own_answer_is_refused_before_a_run(

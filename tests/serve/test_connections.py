@@ -209,7 +209,7 @@ def test_who_may_open_a_websocket(token: str, headers: dict[str, str], enters: b
             "VALIDATION_ERROR",
             "data.anwser: Extra inputs are not permitted",
         ),
-        ('{"type": "step", "data": {"answer": "1"}}', "EXECUTION_ERROR", "there is no such episode"),
+        ('{"type": "step", "data": {"answer": "1"}}', "EXECUTION_ERROR", "no such episode"),
         ('{"type": "reset", "data": {"split": "x"}}', "VALIDATION_ERROR", "split must be train or eval"),
     ],
 )

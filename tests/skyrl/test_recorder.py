@@ -421,7 +421,7 @@ def test_a_generator_of_ones_own_is_recorded(tmp_path):
     [
         ({}, False, "neither the trainer nor the generator gave `trajectory_ids`"),
         ({"is_last_step": [False, True]}, True, "returned 1 rollouts for 2 prompts"),
-        ({"trajectory_ids": [TrajectoryID("a", 1), TrajectoryID("a", 0)]}, True, "in another place"),
+        ({"trajectory_ids": [TrajectoryID("a", 1), TrajectoryID("a", 0)]}, True, "in another position"),
     ],
 )
 def test_an_output_that_cannot_be_recorded_is_one_line(output, ids, error):

@@ -339,7 +339,7 @@ def test_messages_in_a_template_or_a_nested_column_are_counted_too(
     tmp_path: Path, warnings: list[str], question: str, row: dict[str, Any]
 ) -> None:
     row_of(tmp_path, {**row, "answer": "2"}, question=question)
-    assert any("only the last user message is asked" in line for line in warnings)
+    assert any("only the last user message is used" in line for line in warnings)
 
 
 @pytest.mark.parametrize(

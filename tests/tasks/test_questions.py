@@ -186,7 +186,7 @@ def test_a_bad_row_is_one_line_with_its_number(bad: Any, message: str, tmp_path:
         ({"sums": {"file": {"path": "x.csv", "tolerance": 0.1}}}, r"tolerance: only scorer=number has one"),
         ({"sums": {"file": {"path": "x.csv", "scorer": "exakt"}}}, r"scorer='exakt'; did you mean exact\?"),
         ({"sums": {"file": {"path": "x.csv", "scorer": "json.lods"}}}, r"the module json has no function 'lods'"),
-        ({"sums": {"file": {"path": "x.csv", "scorer": "nowhere.f"}}}, r"there is no module 'nowhere' in "),
+        ({"sums": {"file": {"path": "x.csv", "scorer": "nowhere.f"}}}, r"no module 'nowhere' in "),
         ({"sums": {"file": {"path": "nowhere.csv"}}}, r"nowhere\.csv cannot be read: No such file or directory$"),
         ({"sums": {"file": {"path": "smus.jsonl"}}}, r"smus\.jsonl cannot be read: .*; did you mean sums\.jsonl\?"),
         ({"sums": {"file": {"path": "."}}}, r"\. is a folder; name a file in it"),

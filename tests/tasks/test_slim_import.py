@@ -1,4 +1,4 @@
-"""Reasoning Gym is imported without matplotlib, and whoever uses matplotlib gets the real one."""
+"""Reasoning Gym is imported without matplotlib, and its users get the real one."""
 
 from __future__ import annotations
 

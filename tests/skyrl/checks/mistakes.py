@@ -95,11 +95,11 @@ WRONG_PLACES = {
     "trainer.policy.model.path=null": "it is not set",
 }
 USER_CODE = {
-    f"{RG}.imports=[no_such_module]": "there is no module 'no_such_module'",
+    f"{RG}.imports=[no_such_module]": "no module 'no_such_module'",
     f"{RG}.imports=[no_such_module.py]": "a module is named without .py: no_such_module",
     f"{RG}.imports=my_module": "write [my_module]",
     f"{RG}.reward=my_reward": "write module.name",
-    f"{RG}.reward=no_such_module.my_reward": "there is no module 'no_such_module'",
+    f"{RG}.reward=no_such_module.my_reward": "no module 'no_such_module'",
     f"{RG}.reward=json.dunps": "the module json has no 'dunps'; did you mean dumps",
     f"{RG}.reward=json.tool": "only a module of that name: write json.tool.NAME",
     f"{RG}.reward=rg_env/rollouts/rewards.py": "a module is named with dots: rg_env.rollouts.rewards",
