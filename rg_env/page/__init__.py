@@ -22,7 +22,7 @@ from rg_env.dump.run_files import run_names
 from rg_env.page.figures import sections, trainer_numbers
 from rg_env.page.page import page
 from rg_env.page.report_groups import MAX_TEXT, Group, groups_to_show
-from rg_env.page.side_by_side import as_text, differing_settings, side_by_side, unequal_questions
+from rg_env.page.side_by_side import alike, as_text, differing_settings, side_by_side, unequal_questions
 from rg_env.rollouts.symptoms import read_symptoms
 from rg_env.scoring.types import MEANINGS
 
@@ -95,7 +95,10 @@ def summarize(
     return {
         "title": title,
         "notes": [*_notes(dump, measured, texts), *unequal],
-        "runs": [{"run_id": run_id, "name": names[run_id], **_facts(runs.get(run_id))} for run_id in ids],
+        "runs": [
+            {"run_id": run_id, "name": names[run_id], "alike": number, **_facts(runs.get(run_id))}
+            for run_id, number in zip(ids, alike(ids, runs), strict=True)
+        ],
         "violations": MEANINGS,
         **figures,
         **compared,

@@ -27,6 +27,7 @@ _MEASURES = {
 """The statistics of the summary; the first of them is that of each task."""
 _NAMES_AND_PLACES = ("path", "dir", "folder", "run_name", "project_name", "url", "urls")
 """How the names of settings end that differ between any two runs, or that would tell paths of a machine."""
+_SEEDS = ("trainer.seed", "seed")
 _LONGEST_VALUE = 80
 
 Values = list[dict[str, float | None] | None]
@@ -197,6 +198,19 @@ def differing_settings(run_ids: Sequence[str], runs: Mapping[str, Run]) -> list[
             values = [settings[run_id].get(name) for run_id in run_ids]
             rows.append({"name": name, "values": values})
     return rows
+
+
+def alike(run_ids: Sequence[str], runs: Mapping[str, Run]) -> list[int]:
+    """Return a number for each run, which those have in common whose settings differ in seeds alone. A run whose
+    settings are unknown is alike to none."""
+    numbers: dict[tuple[Any, ...], int] = {}
+    result = []
+    for run_id in run_ids:
+        settings = _settings_of(runs.get(run_id))
+        kept = [(name, value) for name, value in settings.items() if name not in _SEEDS]
+        key = tuple(sorted(kept)) if settings else (run_id,)
+        result.append(numbers.setdefault(key, len(numbers)))
+    return result
 
 
 def _settings_of(run: Run | None) -> dict[str, str]:

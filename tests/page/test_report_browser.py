@@ -277,6 +277,27 @@ def test_the_address_has_the_whole_view_and_leads_to_it(show, report, groups):
     assert not is_open(again)
 
 
+def test_runs_that_differ_in_seeds_alone_are_one_curve_with_a_band(show, tmp_path):
+    for seed, rate in ((1, 0.2), (2, 0.4), (3, 0.9)):
+        run_id = f"20261122-06000{seed}-cd34"
+        write_manifest(tmp_path, run_id, Attempt.read({"model": "m", "settings": {"trainer": {"seed": seed}}}))
+        made = [group(f"{s}", [rate, rate], step=s, run_id=run_id) for s in range(1, 5)]
+        dump = dump_of(tmp_path, made, run_id=run_id)
+    page = show(write_report(dump, tmp_path / "r.html"))
+    reward = page.locator("#curves figure").first
+    assert "from the lowest to the highest" in reward.text_content()
+    assert reward.locator("g[aria-label=line] path").count() == 1
+    assert reward.locator("g[aria-label=area] path").count() == 1
+    point = reward.locator("g[aria-label=dot] circle").first
+    point.hover()
+    assert "mean of 3 seeds" in reward.text_content() and "0.500 [0.200, 0.900]" in reward.text_content()
+    # Without one of them, it is the mean of the others.
+    page.locator("#about label").nth(2).click()
+    assert reward.locator("g[aria-label=line] path").count() == 1
+    reward.locator("g[aria-label=dot] circle").first.hover()
+    assert "mean of 2 seeds" in reward.text_content()
+
+
 def view_of(address):
     return dict(parse_qsl(address.partition("#")[2]))
 

@@ -87,6 +87,22 @@ def test_settings_that_differ_are_listed_without_paths(report):
     assert len(as_text("x" * 1000)) == 80
 
 
+def test_runs_that_differ_in_seeds_alone_are_alike(tmp_path):
+    settings = [
+        {"trainer": {"seed": 1, "lr": 0.1}},
+        {"trainer": {"seed": 2, "lr": 0.1}},
+        {"trainer": {"seed": 2, "lr": 0.2}},
+        {},
+    ]
+    for number, of_run in enumerate(settings):
+        write_manifest(tmp_path, f"run{number}", Attempt.read({"model": "m", "settings": of_run}))
+        dump = dump_of(tmp_path, [group(number, run_id=f"run{number}")], run_id=f"run{number}")
+    runs = Report(build_report(dump)).summary["runs"]
+    numbers = {run["run_id"]: run["alike"] for run in runs}
+    assert numbers["run0"] == numbers["run1"]
+    assert len(set(numbers.values())) == 3
+
+
 def test_one_run_is_compared_with_nothing(dump):
     summary = Report(build_report(dump.where([f"run_id = '{RUN_ID}'"]))).summary
     assert summary["comparisons"] == summary["differing_settings"] == []

@@ -51,14 +51,33 @@ function runColor(id) {
   return report.runs.length > COLORS.length ? d3.interpolateRainbow(place / report.runs.length) : COLORS[place];
 }
 
+/** The series with those of runs that differ in seeds alone as one: their mean at each step, with a band from the lowest to the highest. */
+function overSeeds(series) {
+  const alike = new Map(report.runs.map((run) => [run.run_id, run.alike]));
+  const groups = d3.groups(series, ({ run_id, apart }, place) => (run_id ? `${alike.get(run_id)} ${apart == null}` : place));
+  return groups.map(([, [first, ...others]]) => {
+    if (!others.length) return first;
+    const seeds = `mean of ${others.length + 1} seeds`;
+    const points = d3.groups([first, ...others].flatMap(({ rows }) => rows), ({ step, last_step }) => `${step} ${last_step}`);
+    const rows = points.map(([, of]) => {
+      const y = d3.mean(of, (row) => row.y);
+      const [low, high] = d3.extent(of, (row) => row.y);
+      const text = `${seeds}, ${stepText(of[0])}\n${first.format(y)} [${first.format(low)}, ${first.format(high)}]\n${of.length} runs`;
+      return { ...of[0], y, low, high, text, view: { ...of[0].view, run: "" } };
+    });
+    return { ...first, label: `${first.label}: ${seeds}`, rows: d3.sort(rows, middle) };
+  });
+}
+
 /**
  * A chart over the steps. Each of `series` has a `label`, a `color`, and `rows` with `y`, its bounds `low` and `high`, and the `text` of
  * a tip, and the `view` that lists its groups; it is a line, or with `apart` points, which are moved sideways so that those of one step do not hide each other.
  */
 function overSteps(parent, title, series, y, height) {
   if (series.every(({ rows }) => !rows.length)) return;
-  chart(parent, title, "", (width) => {
-    const drawn = series.filter(({ run_id, rows }) => !hidden.has(run_id) && rows.length);
+  const hasSeeds = several && new Set(report.runs.map((run) => run.alike)).size < report.runs.length && series.some(({ run_id }) => run_id);
+  chart(parent, title, hasSeeds ? "Runs that differ in seeds alone: their mean, with a band from the lowest to the highest." : "", (width) => {
+    const drawn = overSeeds(series.filter(({ run_id, rows }) => !hidden.has(run_id) && rows.length));
     const rows = drawn.flatMap(({ rows }) => rows);
     const legend = [...new Map(drawn.map(({ label, color }) => [label, color]))];
     return [
@@ -89,6 +108,7 @@ function curve(parent, title, sections, key, share = true) {
   const format = share ? percent : (value) => number(value);
   const series = sections.map(({ run_id, phase, environment, steps }, place) => ({
     run_id,
+    format,
     label: several ? runName(run_id) : phase,
     color: several ? runColor(run_id) : PHASES[phase],
     apart: isTraining(phase) ? null : several ? 4 * (place - sections.length / 2) : 0,
@@ -105,6 +125,7 @@ function trainerCharts(parent) {
   for (const [name, numbers] of d3.group(rowsOf(report.trainer), (row) => row.name)) {
     const series = [...d3.group(numbers, (row) => row.run_id)].map(([run_id, rows]) => ({
       run_id,
+      format: (value) => value.toPrecision(4),
       label: runName(run_id),
       color: several ? runColor(run_id) : PHASES.train,
       rows: rows.map((row) => ({ ...row, y: row.value, view: { run: several ? run_id : "", phase: "train" }, text: `${several ? `${runName(run_id)}, ` : ""}${stepText(row)}\n${row.value.toPrecision(4)}` })),
