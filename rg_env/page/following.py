@@ -32,7 +32,7 @@ from rg_env.dump.manifest import State
 from rg_env.dump.run_files import Run, find_runs
 from rg_env.page import STATISTICS, summarize
 from rg_env.page.page import summary_json
-from rg_env.page.report_groups import Group, ledger_groups, recorded_group
+from rg_env.page.report_groups import Group, add_advantages, ledger_groups, recorded_group, trained_on
 from rg_env.scoring.types import Status, Violation
 
 TICK_SECONDS = 1.0
@@ -324,7 +324,11 @@ class Following:
         for part in list(self._parts):
             found = part.groups.select(is_it=(pl.col("group_id") == group_id) & (pl.col("run_id") == run_id))["is_it"]
             if found.any():
-                return next(self._groups([start + int(found.arg_max() or 0)]), None)
+                group = next(self._groups([start + int(found.arg_max() or 0)]), None)
+                for run in self._texts.runs:
+                    if group is not None and run.run_id == run_id:
+                        add_advantages([group], trained_on(run, group_id))
+                return group
             start += part.groups.height
         return None
 

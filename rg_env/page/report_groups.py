@@ -8,14 +8,20 @@ dump.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from rg_env.analysis.stats import Measured, threshold
 from rg_env.base.wording import storable
-from rg_env.dump import Dump, GroupRecord, Phase
+from rg_env.dump import Dump, FileKind, GroupRecord, Phase
+from rg_env.dump.files import raw_lines
 from rg_env.dump.frames import GROUP_SCHEMA, ROLLOUT_SCHEMA
+from rg_env.dump.run_files import Run
+from rg_env.dump.schema import BadLineError, NewerSchemaError, TrainedRecord, from_line
 
 FOLD = 1000
 """Maximum number of characters of a message that the model was shown between its turns."""
@@ -49,6 +55,7 @@ def groups_to_show(
         chosen = every[[k * every.height // most for k in range(most)]]
     # Words as texts, not categories.
     groups = ledger_groups(dump, chosen.cast(pl.String), solved_at)
+    add_advantages(groups, dump.trained())
     return groups, _add_texts(groups, dump, budget)
 
 
@@ -74,6 +81,32 @@ def recorded_group(record: GroupRecord, solved_at: float) -> Group:
         facts = {name: getattr(rollout, name) for name in ROLLOUT_SCHEMA}
         rollouts.append(facts | of_repetition[rollout.repetition])
     return group | text | {"rollouts": rollouts, "solved_at": solved_at}
+
+
+def add_advantages(groups: Iterable[Group], trained: Iterable[TrainedRecord]) -> None:
+    """Give each rollout the `advantage` with which it was trained, where that was recorded; the last, if it was trained
+    several times.
+
+    Args:
+        trained: may also be about other groups.
+    """
+    wanted = {group["group_id"]: group for group in groups}
+    for record in trained:
+        if group := wanted.get(record.group_id):
+            of_repetition = dict(zip(record.repetition, record.advantage, strict=False))
+            for rollout in group["rollouts"]:
+                if rollout["repetition"] in of_repetition:
+                    rollout["advantage"] = of_repetition[rollout["repetition"]]
+
+
+def trained_on(run: Run, group_id: str) -> Iterator[TrainedRecord]:
+    """Return what a run trained on a group. Only lines with its id are decoded, as there is one for every group."""
+    mark = msgspec.json.encode(group_id)
+    for file in run.files_of(FileKind.TRAINED):
+        for _, _, line in raw_lines(file):
+            if isinstance(line, bytes) and mark in line:
+                with suppress(BadLineError, NewerSchemaError):
+                    yield from_line(TrainedRecord, line)
 
 
 def _add_texts(groups: list[Group], dump: Dump, budget: int) -> int:

@@ -14,6 +14,8 @@ import uvicorn
 
 from rg_env.dump import Attempt, DumpWriter, open_run, write_manifest
 from rg_env.dump.manifest import end_manifest
+from rg_env.dump.schema import TrainedRecord
+from rg_env.page import write_report
 from rg_env.page.server import LivePage, listen
 from rg_env.scoring.types import Status, Violation
 from tests.analysis.reports import dump_of, random_groups, said, step_records
@@ -291,6 +293,25 @@ def test_words_that_the_best_response_does_not_have_are_marked(show, serve, tmp_
 
 
 # -- runs that go on
+
+
+def test_the_advantage_stands_with_the_reward_where_it_was_recorded(show, serve, tmp_path):
+    """In the live page as in the report."""
+    trained, other = group(1, [0.0, 1.0], step=1), group(2, [0.0, 1.0], step=1)
+    # Twice, as with dynamic sampling that repeats groups: the later step counts.
+    steps = [
+        TrainedRecord(RUN_ID, 1, 1, trained.group_id, 2, [0, 1], [-0.25, 0.25]),
+        TrainedRecord(RUN_ID, 1, 2, trained.group_id, 2, [0, 1], [-0.5, 0.5]),
+    ]
+    dump = dump_of(tmp_path, [trained, other], numbers=steps)
+    pages = [show(serve(tmp_path)), show(write_report(dump, tmp_path / "r.html").as_uri())]
+    for page in pages:
+        for of, shown in ((trained, ["0.500", "-0.500"]), (other, [])):
+            page.evaluate(f"location.hash = 'group={of.group_id}'")
+            until(page, f"document.querySelector('dialog .facts')?.textContent.includes('{of.group_id}')")
+            advantages = texts(page.locator("dialog dl.numbers > div:has(dt:text-is('advantage')) dd"))
+            assert [text.replace("−", "-") for text in advantages] == shown
+            page.keyboard.press("Escape")
 
 
 def test_a_run_that_is_being_written_grows_and_nothing_moves_while_one_reads(show, serve, tmp_path):

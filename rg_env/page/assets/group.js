@@ -140,7 +140,7 @@ function rolloutNode(rollout, baseline, isMarked) {
       trouble && explained ? el("span", { class: "muted" }, explained) : null),
     calibration(rollout, baseline),
     rollout.answer == null || rollout.answer === "" ? null : el("p", { class: "expected" }, "Answer: ", el("code", { dir: "auto" }, shown(rollout.answer))),
-    numbers(rollout, NUMBERS),
+    numbers(rollout, rollout.advantage == null ? NUMBERS : [...NUMBERS, ["advantage", "advantage"]]),
     el("details", {}, el("summary", {}, "More numbers"), numbers(rollout, MORE_NUMBERS)),
     rollout.text == null ? null : el("pre", { class: "response", dir: "auto" }, shown(rollout.text, colored)));
 }
