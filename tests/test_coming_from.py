@@ -51,7 +51,7 @@ ELSEWHERE = {
 
 
 def test_every_setting_of_the_readme_is_named_and_what_replaces_it_exists():
-    same_names = PAGE.split("The same names, ")[1].split("\n\n")[0]
+    same_names = PAGE.split("These keep their names, ")[1].split("\n\n")[0]
     assert README_SETTINGS.keys() <= set(re.findall(r"`(\w+)`", same_names))
     assert {PREFIX + name for name in README_SETTINGS} <= known_settings().keys()
     assert ELSEWHERE.keys() >= README_OTHER_SETTINGS

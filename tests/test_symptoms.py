@@ -75,15 +75,15 @@ def test_a_dump_compares_with_the_quarter_of_the_planned_steps_as_training_does(
     assert found == [7] * is_found
 
 
-PHANTOM = "phantoms: 1 of 3 groups have no solved response and"
-CAUSE = "by scorer.partial_credit=calibrated"
+PHANTOM = "phantoms: 1 of 3 groups have no solved response but"
+CAUSE = "(scorer.partial_credit=calibrated)"
 
 
 @pytest.mark.parametrize(
     ("trained_on", "line"),
     [
-        (True, f"{PHANTOM} still a gradient, {CAUSE}"),
-        (False, f"{PHANTOM} different rewards, {CAUSE}; train_unsolved=false left them out"),
+        (True, f"{PHANTOM} still a gradient {CAUSE}"),
+        (False, f"{PHANTOM} different rewards {CAUSE}; train_unsolved=false left them out"),
     ],
 )
 def test_a_dump_says_the_same(tmp_path, trained_on, line):

@@ -313,7 +313,7 @@ def test_sigterm_keeps_the_finished_groups_and_drops_the_others(right, tmp_path)
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 143, errors
         assert "Traceback" not in errors
-        assert f"same command with --resume --out {tmp_path}" in errors
+        assert f"rerun with --resume --out {tmp_path}" in errors
         assert not list(tmp_path.glob("*.part"))
         assert validate(tmp_path).good
         server.script = right
@@ -363,7 +363,7 @@ def test_reasoning_apart_and_opened_think_blocks_are_scored_and_said(answers, tm
         (["--groupz", "3"], "no option --groupz; did you mean --groups"),
         (["trainer.eval_batch_size=3"], "trainer.eval_batch_size=3: collect only sends requests"),
         (["--", "--tensor-parallel-size", "4"], "is for a server that --model starts; leave out --endpoint"),
-        (["dump_dir"], "expected key=value"),
+        (["dump_dir"], "or key=value without spaces"),
     ],
 )
 def test_wrong_settings_are_refused_before_any_request(more, message, right, tmp_path):

@@ -46,9 +46,9 @@ def test_an_episode_has_one_answer_and_is_known_by_its_id(scorer: Scorer) -> Non
     [
         ("/reset", {"index": 50}, 422, "index must be at least 0 and below 50"),
         ("/reset", {"index": 1, "episode_id": "mine"}, 422, "leave episode_id out"),
-        ("/reset", {"item": "gcd"}, 422, "'gcd' is no id of an item"),
+        ("/reset", {"item": "gcd"}, 422, "'gcd' is not an item id"),
         ("/step", {"action": {"answer": "1"}}, 422, "body.episode_id: Field required"),
-        ("/step", {"action": {"answer": "1"}, "episode_id": "guessed"}, 410, "never begun"),
+        ("/step", {"action": {"answer": "1"}, "episode_id": "guessed"}, 410, "never started"),
         ("/step", {"action": {"anwser": "1"}, "episode_id": "x"}, 422, "body.action.anwser: Extra inputs"),
     ],
 )

@@ -329,7 +329,7 @@ def test_a_function_of_ones_own_and_the_end_of_the_server() -> None:
         server.client.close()
         assert server.process.wait(30) in (0, -signal.SIGTERM, 143)
         assert psutil.wait_procs(children, timeout=10)[1] == []
-        assert server.process.stdout.read().splitlines()[-1] == "ended; scored 4 answers (1 error, 3 ok)"
+        assert server.process.stdout.read().splitlines()[-1] == "stopped; scored 4 answers (1 error, 3 ok)"
 
 
 AT_MOST_ONE = "a request has at most 1 answers; send several requests"

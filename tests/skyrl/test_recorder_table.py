@@ -93,7 +93,7 @@ class OneOfTheirs(SkyRLGymGenerator):
         return output | {"trajectory_ids": output.get("trajectory_ids") or list(input_batch["trajectory_ids"])}
 
 
-GENERATORS = {"SkyRLGymGenerator": SkyRLGymGenerator, "RGDumpGenerator": RGDumpGenerator, "one's own": OneOfTheirs}
+GENERATORS = {"SkyRLGymGenerator": SkyRLGymGenerator, "RGDumpGenerator": RGDumpGenerator, "your own": OneOfTheirs}
 ENVIRONMENTS = {"`rg_dump`": "rg_dump", "one turn": "gsm8k", "several turns": "gsm8k_multi_turn"}
 
 

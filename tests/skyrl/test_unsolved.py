@@ -65,8 +65,8 @@ def test_a_step_with_nothing_left_is_said_and_has_no_nan(tmp_path, estimator):
     train(trainer)
     symptoms = [facts["symptoms"] for facts in trainer.reports.sent if "symptoms" in facts]
     text = (
-        f"{2 * BATCH} of {2 * BATCH} groups have no solved response and different rewards, by "
-        "format_bonus=0.25; train_unsolved=false left them out"
+        f"{2 * BATCH} of {2 * BATCH} groups have no solved response but different rewards "
+        "(format_bonus=0.25); train_unsolved=false left them out"
     )
     assert symptoms[-1] == [("phantoms", text)]
     assert sum("nothing to learn from" in line for line in warnings) == 2, "in each step"

@@ -103,7 +103,7 @@ USER_CODE = {
     f"{RG}.reward=json.dunps": "the module json has no 'dunps'; did you mean dumps",
     f"{RG}.reward=json.tool": "only a module of that name: write json.tool.NAME",
     f"{RG}.reward=rg_env/rollouts/rewards.py": "a module is named with dots: rg_env.rollouts.rewards",
-    f"{RG}.imports=[rg_env.reward]": "did you mean rg_env.rollouts.rewards?",
+    f"{RG}.imports=[rg_env.rollouts.reward]": "did you mean rg_env.rollouts.rewards?",
     f"{RG}.experiment_class=MyExperiment": "write module.name",
 }
 CRITIC = "trainer.algorithm.advantage_estimator=gae trainer.critic.model.path=nano "
