@@ -43,7 +43,7 @@ MEANINGS = {
         "an answer that is a little different each time",
     ),
     _NO_REASONING: Meaning(
-        "at least 30%, and 20, of the solved responses have an empty think block",
+        "30% or more (at least 20) of solved responses have an empty think block",
         "a think block with words that lead nowhere",
     ),
     verdict_signs.UNREWARDED: Meaning(
@@ -51,7 +51,7 @@ MEANINGS = {
         "items that store no answer; right answers in another notation",
     ),
     verdict_signs.UNEQUAL: Meaning(
-        "3 responses in two groups score otherwise than others of their group that give the same answer",
+        "3 responses in two groups score differently from others in their group with the same answer",
         "a verifier that is wrong about an answer every time; groups whose answers all differ",
     ),
     verdict_signs.FOLLOWS: Meaning(
@@ -59,15 +59,15 @@ MEANINGS = {
         "rewards with a length penalty, which follow the length by design",
     ),
     verdict_signs.PHANTOM: Meaning(
-        "more than half of the groups that have a gradient, and 20, have no solved response",
+        "over half, and at least 20, of the groups with a gradient have no solved response",
         "what else a gradient of solved groups teaches",
     ),
     SECOND_SCORING: Meaning(
-        "with `--rescore N`: 3 responses of N groups, in two of them, get another base score when scored again",
+        "with `--rescore N`: 3 responses, in two of N groups, get a different base score when scored again",
         "a verifier that is wrong in the same way whenever it is asked",
     ),
     _CANARIES: Meaning(
-        "the verifier was wrong about two answers whose score was known, during the run",
+        "during the run, the verifier was wrong about two answers whose score was known",
         "faults of rules and rewards, which canaries do not have; answers that no item has",
     ),
     _COLLAPSE: Meaning(

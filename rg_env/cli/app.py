@@ -183,7 +183,7 @@ app.later("serve", "serve_command", "Score answers for other programs over HTTP.
 app.later(
     "tasks",
     "tasks",
-    "List the tasks of Reasoning Gym or the levels of one, or try the answers of your own questions.",
+    "List Reasoning Gym's tasks or the levels of one, or try the answers to your own questions.",
 )
 
 

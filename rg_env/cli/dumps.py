@@ -73,9 +73,7 @@ def show(
         SortBy | None,
         typer.Option(help="Order by mean score, mean length or spread of scores, the largest first. Default: by step."),
     ] = None,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Print at once, as into a pipe, and not through a pager.")
-    ] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Print at once, without a pager, as into a pipe.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of groups to print.")] = None,
     every_rollout: Annotated[
         bool, typer.Option("--every-rollout", help="Print all rollouts, not only the best and the worst.")
@@ -297,7 +295,7 @@ def signs(
 
 @dumps_app.command()
 def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
-    """Check every line of a dump, and its files against each other; of a single file only its lines.
+    """Check every line of a dump, and its files against each other; for one file, only its lines.
 
     Exit code 1 if there are problems, 3 if the run could not write some groups.
 
@@ -345,7 +343,7 @@ def validate(paths: DumpPaths, as_json: JsonFlag = False) -> None:
 
 @dumps_app.command()
 def seal(paths: DumpPaths) -> None:
-    """Compress the finished files of a dump; every command still opens any group of it as fast.
+    """Compress the finished files of a dump; every command still opens any group in it as fast.
 
     The files become `.jsonl.zst`, which any zstd unpacks. A plain file is removed after its sealed one was read back.
     Files that are being filled stay as they are.

@@ -50,7 +50,7 @@ class RequestOptions:
             metavar="MODEL",
             help="With --endpoint, the server's name for the model. Otherwise a folder, a name on the Hugging Face "
             "hub, or nano, for which a server is started: vLLM, or `transformers serve` where vLLM is not installed. "
-            "A folder of several global_step_N is one model after the other.",
+            "A folder of several global_step_N means each model in turn.",
         ),
     ] = None
     tasks: Annotated[

@@ -35,7 +35,7 @@ export_app = CommandApp(
     """,
 )
 import_app = CommandApp(
-    """Make a dump of the rollouts of another program.
+    """Make a dump from another program's rollouts.
 
     Examples:
       rg-env dumps import trl out/completions --out runs/trl
@@ -274,7 +274,7 @@ def _importer(name: str, records: str, folder: str) -> Callable[..., None]:
         ],
         out: Annotated[Path, typer.Option(metavar="FOLDER", help="The dump folder, new or empty.")],
         run_name: Annotated[
-            str, typer.Option("--name", metavar="NAME", help="What the run is called; by default as the folder.")
+            str, typer.Option("--name", metavar="NAME", help="Name of the run. Default: the folder's.")
         ] = "",
         phase: Annotated[
             Split | None, typer.Option(help="The phase of records that do not say it.", show_default=False)

@@ -31,7 +31,7 @@ def serve(
         str | None,
         typer.Option(metavar="MODULE:FUNCTION", help="Serve this function, in place of Reasoning Gym's scorers."),
     ] = None,
-    token: Annotated[str, typer.Option(envvar=TOKEN_VARIABLE, help="What clients send as a bearer token.")] = "",
+    token: Annotated[str, typer.Option(envvar=TOKEN_VARIABLE, help="Bearer token that clients must send.")] = "",
     max_waiting: Annotated[
         int,
         typer.Option(min=1, help="Answers in the queue before requests get a 503. A request has at most half of it."),

@@ -45,7 +45,7 @@ def tasks(
         list[str] | None,
         typer.Argument(
             metavar="[CONFIG.yaml]...",
-            help="Try the answers of the files of questions of this recipe, as its runs do.",
+            help="Try the answers in this recipe's question files, as its runs do.",
         ),
     ] = None,
     levels: Annotated[
@@ -54,7 +54,7 @@ def tasks(
     imports: Imports = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List the tasks of Reasoning Gym or the levels of one, or try the answers of your own questions.
+    """List Reasoning Gym's tasks or the levels of one, or try the answers to your own questions.
 
     With a recipe, exit code 1 if rows of its files are left out.
 

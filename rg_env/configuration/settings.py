@@ -310,9 +310,7 @@ def read_value(key: str, text: str) -> Any:
     except Exception as error:  # PyYAML's constructors raise nearly anything
         from rg_env.base.hints import of_yaml
 
-        raise ConfigError(
-            f"{key}: cannot read {text!r} ({of_yaml(error)}); put the whole in quotes: '{key}=…'"
-        ) from None
+        raise ConfigError(f"{key}: cannot read {text!r} ({of_yaml(error)}); put it all in quotes: '{key}=…'") from None
 
 
 def _flatten(node: Mapping[Any, Any], prefix: str, is_setting: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:

@@ -90,7 +90,7 @@ class Settings:
             changes_nothing = name in _NEUTRAL and value == _NEUTRAL[name]
             if not (is_sent or changes_nothing):
                 known = "temperature, top_p, max_generate_length and additional_kwargs"
-                refuse(f"{group}{name}", value, f"requests have {known} only; leave it out")
+                refuse(f"{group}{name}", value, f"requests take only {known}; leave it out")
         values = {"temperature": 1.0, "top_p": 1.0, "max_generate_length": 1024} | own
         if command == "eval" and not own:
             # SkyRL evaluates greedily then, with responses as long as in training.
@@ -172,7 +172,7 @@ def _refuse_unused(name: str, value: Any, command: str, suite: str) -> None:
         field = name.removeprefix(f"{PREFIX}.").partition(".")[0]
         is_unused = field in _UNUSED[command]
         if suite != "fixed" and field in _OF_A_SUITE:
-            refuse(name, value, f"the suite {suite} has its own; leave it out (--items takes a part of the questions)")
+            refuse(name, value, f"the suite {suite} has its own; leave it out (--items asks only some questions)")
     else:
         is_unused = not name.startswith(_HONORED[command])
     if is_unused:
@@ -242,5 +242,5 @@ def generator_settings(
 def _set(config: RGDumpConfig, name: str, value: Any) -> None:
     key = name.removeprefix(f"{PREFIX}.")
     if key not in dict(fields_of(config)):
-        raise ConfigError(f"unknown setting {key!r}; docs/settings.md lists them, and a mapping is given as a whole")
+        raise ConfigError(f"unknown setting {key!r}; docs/settings.md lists them; give a mapping as a whole")
     set_value(config, key, value)

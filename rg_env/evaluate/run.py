@@ -72,7 +72,7 @@ def run_job(job: Job, *, resume: bool) -> Finished:
 
 def _run_in_folder(job: Job, run: Claim, resume: bool) -> Finished:
     if resume and run.attempt == 1:
-        print_error(f"{job.folder} has no run to continue, so one begins; if another was meant, name it with --out")
+        print_error(f"{job.folder} has no run to continue, so one begins; for another folder, use --out")
     totals, run_id, attempt = Totals(), run.run_id, run.attempt
     # Nothing is left to ask, and a server takes minutes to start.
     if len(run.answers.complete) == len(job.questions):

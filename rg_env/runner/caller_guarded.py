@@ -141,7 +141,7 @@ def guarded(
     _need(_is_number(timeout) and timeout > 0, "timeout", timeout, "must be a number above 0")
     _need(workers == "auto" or _is_whole(workers), "workers", workers, "must be auto or a whole number of at least 1")
     path = _path_of(scorer)
-    right = "examples must be pairs of arguments and value, such as [((5,), 120.0)]"
+    right = "must be pairs of arguments and a value, such as [((5,), 120.0)]"
     # Refused here and not by the server: a mistake of the caller is an error of this line.
     pairs = [_as_example(example) for example in examples]
     _need(all(pairs), "examples", examples, right)
@@ -175,7 +175,7 @@ def _path_of(scorer: str | Callable[..., Any]) -> str:
         raise ConfigError(f"guarded={path!r}: {right} ({describe(error)})") from error
     _need(callable(function) and not inspect.iscoroutinefunction(function), "guarded", path, right)
     # Other processes find what has this name now: not a function that was decorated or replaced later.
-    _need(function is scorer or is_name, "guarded", path, "is the name of another function than the given one")
+    _need(function is scorer or is_name, "guarded", path, "is the name of a function other than the given one")
     return path
 
 

@@ -116,15 +116,15 @@ def parse_file(task: str, value: object) -> QuestionFile:
     if "hub" in options:
         options["hub"] = _parse_hub(f"{place}.hub", options["hub"])
     if ("path" in options) == ("hub" in options):
-        raise ConfigError(f"{place}: needs either `path`, a file of JSON Lines, CSV or Parquet, or `hub`")
+        raise ConfigError(f"{place}: needs either `hub` or `path` (a JSON Lines, CSV or Parquet file)")
     if "scorer" in options:  # module:function means the same, and entries name it in one way
         options["scorer"] = options["scorer"].replace(":", ".")
     file = QuestionFile(**options)
     if file.hub and file.eval_path:
-        raise ConfigError(f"{place}.eval_path: goes with `path`; of a data set of the hub, name its `hub.eval_split`")
+        raise ConfigError(f"{place}.eval_path: goes with `path`; for a data set on the hub, set `hub.eval_split`")
     if file.evaluates_elsewhere and file.of_split(Split.EVAL) == file.of_split(Split.TRAIN):
         key, same = ("hub.eval_split", "hub.split") if file.hub else ("eval_path", "path")
-        raise ConfigError(f"{place}.{key}: is the same as `{same}`; leave it out to set an eighth of the rows apart")
+        raise ConfigError(f"{place}.{key}: is the same as `{same}`; leave it out to hold out an eighth of the rows")
     if file.scorer_column is None:
         if "tolerance" in options and file.scorer != "number":
             raise ConfigError(f"{place}.tolerance: only scorer=number has one; scorer is {file.scorer}")
@@ -155,7 +155,7 @@ def _parse_hub(place: str, value: object) -> HubSet:
     options = _options(place, value, HubSet)
     _need_texts(place, options)
     if "name" not in options:
-        raise ConfigError(f"{place}: needs `name`, the data set's on the hub (OWNER/NAME)")
+        raise ConfigError(f"{place}: needs `name`, its name on the hub (OWNER/NAME)")
     if importlib.util.find_spec("datasets") is None:
         raise ConfigError(f"{place}: needs the package datasets (pip install 'rg_env[hub]')")
     return HubSet(**options)

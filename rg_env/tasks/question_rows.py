@@ -113,7 +113,7 @@ def _read(place: str, file: QuestionFile, source: Source) -> Rows:
     except UnicodeDecodeError:
         raise ConfigError(f"{place} is not in UTF-8; save it in that encoding") from None
     except csv.Error as error:
-        right = 'in a text in double quotes, write " twice, and one at the end'
+        right = 'inside double quotes, write " twice; end the text with one'
         raise ConfigError(f"{place} cannot be read after row {len(rows)}: {error}; {right}") from None
     except OSError as error:
         after = ""

@@ -119,7 +119,7 @@ def check_options(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for name, value in options.items():
         if name in _DATASET_OPTIONS:
-            raise ConfigError(f"task {task!r}: option {name!r} is not for the task: set the dataset's own `{name}`")
+            raise ConfigError(f"task {task!r} does not take {name!r}: set the dataset's own `{name}`")
         if name not in known:
             choices = sorted(known.keys() - set(_DATASET_OPTIONS))
             hint = did_you_mean(str(name), choices, f"it has {', '.join(choices) or 'none'}")

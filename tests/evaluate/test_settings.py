@@ -67,7 +67,7 @@ def test_mistakes_in_a_file(text, message, tmp_path):
         ("scorer.timeuot=3", "did you mean scorer.timeout"),
         ("temperature=1", "generator.eval_sampling_params.temperature.*: write the whole name"),
         ("max_training_steps=3", "trainer.max_training_steps=3: eval only sends requests"),
-        ("tasks.gcd=2", "a mapping is given as a whole"),
+        ("tasks.gcd=2", "give a mapping as a whole"),
     ],
 )
 def test_names_are_looked_up_as_in_training(text, message):

@@ -85,7 +85,7 @@ def test_threads_after_preparation_are_an_error_that_names_the_remedy() -> None:
 
 @pytest.mark.parametrize("examples", [[3], [(1, 2, 3)], [(5, 120)], ["ab"], [((5,), "120")]])
 def test_examples_that_are_no_pairs_are_refused(examples: Any) -> None:
-    with pytest.raises(ConfigError, match="examples must be pairs"):
+    with pytest.raises(ConfigError, match="must be pairs"):
         guarded("math:factorial", examples=examples)
 
 

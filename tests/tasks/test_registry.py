@@ -36,8 +36,8 @@ def test_options_are_checked() -> None:
     [
         ("chain_sum", {"min_term": 3}, r"task 'chain_sum' has no option 'min_term'; did you mean min_terms"),
         ("chain_sum", {"qqq": 3}, r"has no option 'qqq'; it has allow_negation, max_digits, "),
-        ("chain_sum", {"size": 3}, r"option 'size' is not for the task: set the dataset's own `size`"),
-        ("chain_sum", {"seed": 3}, r"option 'seed' is not for the task: set the dataset's own `seed`"),
+        ("chain_sum", {"size": 3}, r"does not take 'size': set the dataset's own `size`"),
+        ("chain_sum", {"seed": 3}, r"does not take 'seed': set the dataset's own `seed`"),
         ("chain_sum", {"min_terms": "3"}, r"option min_terms='3': must be a whole number"),
         ("chain_sum", {"min_terms": 2.5}, r"option min_terms=2.5: must be a whole number"),
         ("chain_sum", {"min_terms": True}, r"option min_terms=true: must be a whole number"),
