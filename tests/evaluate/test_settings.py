@@ -47,7 +47,7 @@ def test_typed_settings_override_files_and_ours(tmp_path):
         ("environment.skyrl_gym.rg_dump.sede: 3", "did you mean environment.skyrl_gym.rg_dump.seed"),
         ("generator.eval_samplng_params.temperature: 1", "did you mean generator.eval_sampling_params.temperature"),
         ("seed: 3", "unknown setting 'seed'; did you mean environment.skyrl_gym.rg_dump.seed"),
-        ("generator.eval_sampling_params.top_k: 20", "requests have temperature"),
+        ("generator.eval_sampling_params.top_k: 20", "requests take only temperature"),
         ("data: {val_data: [a.parquet]}", "the questions are those of --suite"),
     ],
 )

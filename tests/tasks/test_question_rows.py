@@ -268,7 +268,7 @@ def test_a_column_may_name_the_scorer_of_each_row(tmp_path: Path) -> None:
     ("name", "text", "settings", "message"),
     [
         ("a.csv", "question,answer,answer\nQ,1,2\n", {}, r"its header has the column 'answer' twice: rename one"),
-        ("a.csv", 'question,answer\nQ,1\n"R?,2\n"S?",3\n', {}, r"after row 1: .* quotes, write \" twice, and one"),
+        ("a.csv", 'question,answer\nQ,1\n"R?,2\n"S?",3\n', {}, r"after row 1: .* quotes, write \" twice; end"),
         ("a.csv", 'question,answer\n"Q,1\n', {}, r"after row 0: unexpected end of data; inside double quotes"),
         ("a.jsonl", '{"question": "Q", "answer": 1}', {"question": "Do: question"}, r"in braces: 'Do: \{question\}'$"),
         ("a.csv", "question, answer\nQ,1\n", {}, r"has no column 'answer', but ' answer': remove the space"),
