@@ -179,7 +179,7 @@ def test_a_bad_row_is_one_line_with_its_number(bad: Any, message: str, tmp_path:
         ({"my sums": {"file": "sums.jsonl"}}, r"'my sums' cannot be the name of a file; use letters, digits and _"),
         ({"sums": {"file": "sums.jsonl", "config": {"a": 1}}}, r"takes no `config`"),
         ({"sums": {"file": 5}}, r"must be a path, or a mapping with `path`"),
-        ({"sums": {"file": {"question": "q"}}}, r"needs either `path`, .* or `hub`"),
+        ({"sums": {"file": {"question": "q"}}}, r"needs either `hub` or `path`"),
         ({"sums": {"file": {"path": "x.csv", "anser": "q"}}}, r"unknown key 'anser'; did you mean answer\?"),
         ({"sums": {"file": {"path": "x.csv", "answer": 5}}}, r"answer=5: must be a text"),
         ({"sums": {"file": {"path": "x.csv", "tolerance": -1}}}, r"tolerance=-1: must be a number of at least 0"),
