@@ -325,9 +325,8 @@ class Following:
             found = part.groups.select(is_it=(pl.col("group_id") == group_id) & (pl.col("run_id") == run_id))["is_it"]
             if found.any():
                 group = next(self._groups([start + int(found.arg_max() or 0)]), None)
-                for run in self._texts.runs:
-                    if group is not None and run.run_id == run_id:
-                        add_advantages([group], trained_on(run, group_id))
+                if group is not None:
+                    add_advantages([group], trained_on(self._texts.runs, run_id, group_id))
                 return group
             start += part.groups.height
         return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -99,10 +100,10 @@ def add_advantages(groups: Iterable[Group], trained: Iterable[TrainedRecord]) ->
                     rollout["advantage"] = of_repetition[rollout["repetition"]]
 
 
-def trained_on(run: Run, group_id: str) -> Iterator[TrainedRecord]:
+def trained_on(runs: Iterable[Run], run_id: str, group_id: str) -> Iterator[TrainedRecord]:
     """Return what a run trained on a group. Only lines with its id are decoded, as there is one for every group."""
     mark = msgspec.json.encode(group_id)
-    for file in run.files_of(FileKind.TRAINED):
+    for file in chain.from_iterable(run.files_of(FileKind.TRAINED) for run in runs if run.run_id == run_id):
         for _, _, line in raw_lines(file):
             if isinstance(line, bytes) and mark in line:
                 with suppress(BadLineError, NewerSchemaError):
