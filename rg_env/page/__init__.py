@@ -22,7 +22,7 @@ from rg_env.dump.run_files import run_names
 from rg_env.page.figures import sections, trainer_numbers
 from rg_env.page.page import page
 from rg_env.page.report_groups import MAX_TEXT, Group, groups_to_show
-from rg_env.page.side_by_side import alike, as_text, differing_settings, side_by_side, unequal_questions
+from rg_env.page.side_by_side import alike, as_text, differing_settings, settings_of, side_by_side, unequal_questions
 from rg_env.rollouts.symptoms import read_symptoms
 from rg_env.scoring.types import MEANINGS
 
@@ -83,11 +83,12 @@ def summarize(
     runs = {run.run_id: run for run in dump.runs if run.run_id in ids}  # not all: lines may name another run than files
     names = {run_id: visible(run_id, one_line=True) for run_id in ids} | run_names(runs.values())
     figures = {"sections": sections(measured), "trainer": trainer_numbers(measured, numbers)}
+    settings = {run_id: settings_of(runs.get(run_id)) for run_id in ids}
     compared: dict[str, Any] = {"comparisons": [], "differing_settings": []}
     unequal: Iterable[str] = ()
     if len(runs) > 1:  # not those that only lines name: nothing is known of them
         compared["comparisons"] = side_by_side(measured, list(runs), runs.values())
-        compared["differing_settings"] = differing_settings(ids, runs)
+        compared["differing_settings"] = differing_settings(settings)
         unequal = unequal_questions(measured, list(runs), runs.values(), names)
     title = f"{len(ids)} runs"
     if len(ids) == 1:
@@ -97,7 +98,7 @@ def summarize(
         "notes": [*_notes(dump, measured, texts), *unequal],
         "runs": [
             {"run_id": run_id, "name": names[run_id], "alike": number, **_facts(runs.get(run_id))}
-            for run_id, number in zip(ids, alike(ids, runs), strict=True)
+            for run_id, number in zip(ids, alike(settings), strict=True)
         ],
         "violations": MEANINGS,
         **figures,

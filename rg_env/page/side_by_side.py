@@ -182,12 +182,12 @@ def _differences(part: _Part, unmatched: Sequence[str]) -> dict[str, dict[tuple[
 # -- settings
 
 
-def differing_settings(run_ids: Sequence[str], runs: Mapping[str, Run]) -> list[dict[str, Any]]:
+def differing_settings(settings: Mapping[str, Mapping[str, str]]) -> list[dict[str, Any]]:
     """Return the settings that are not equal in all runs that have any: rows with a `name` and `values` for each run.
 
-    Names, paths and addresses are left out: they always differ, and reports are shared.
+    Args:
+        settings: of each run, as `settings_of` gives them.
     """
-    settings = {run_id: _settings_of(runs.get(run_id)) for run_id in run_ids}
     known = [of_run for of_run in settings.values() if of_run]
     names: dict[str, None] = {}  # each once, in the order of the manifests
     for of_run in known:
@@ -195,26 +195,28 @@ def differing_settings(run_ids: Sequence[str], runs: Mapping[str, Run]) -> list[
     rows = []
     for name in names:
         if len({of_run.get(name) for of_run in known}) > 1:
-            values = [settings[run_id].get(name) for run_id in run_ids]
+            values = [of_run.get(name) for of_run in settings.values()]
             rows.append({"name": name, "values": values})
     return rows
 
 
-def alike(run_ids: Sequence[str], runs: Mapping[str, Run]) -> list[int]:
+def alike(settings: Mapping[str, Mapping[str, str]]) -> list[int]:
     """Return a number for each run, which those have in common whose settings differ in seeds alone. A run whose
-    settings are unknown is alike to none."""
+    settings are unknown is alike to none. Arguments as of `differing_settings`."""
     numbers: dict[tuple[Any, ...], int] = {}
     result = []
-    for run_id in run_ids:
-        settings = _settings_of(runs.get(run_id))
-        kept = [(name, value) for name, value in settings.items() if name not in _SEEDS]
-        key = tuple(sorted(kept)) if settings else (run_id,)
+    for run_id, of_run in settings.items():
+        kept = [(name, value) for name, value in of_run.items() if name not in _SEEDS]
+        key = tuple(sorted(kept)) if of_run else (run_id,)
         result.append(numbers.setdefault(key, len(numbers)))
     return result
 
 
-def _settings_of(run: Run | None) -> dict[str, str]:
-    """Return the settings of a run by their short names, as text."""
+def settings_of(run: Run | None) -> dict[str, str]:
+    """Return the settings of a run by their short names, as text; none if they are unknown.
+
+    Names, paths and addresses are left out: they always differ, and reports are shared.
+    """
     if run is None or not run.manifest:
         return {}
     settings = {"model": run.model}
