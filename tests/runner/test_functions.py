@@ -105,7 +105,7 @@ def test_what_other_processes_cannot_import_and_numbers_out_of_range_are_refused
     for name in ("factorial", ""):
         with pytest.raises(ConfigError, match="names no function; write module:function"):
             guarded(name)
-    with pytest.raises(ConfigError, match="name of another function"):
+    with pytest.raises(ConfigError, match="is the name of a function other than the given one"):
         guarded(another)
     for bad in ({"timeout": 0.0}, {"workers": 0}, {"workers": "many"}):
         with pytest.raises(ConfigError, match=next(iter(bad))):
