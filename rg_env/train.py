@@ -129,12 +129,10 @@ def _check_prompts(cfg: RGTrainConfig) -> None:
     model = cfg.trainer.policy.model.path
     if cfg.data.train_data or not Path(model).is_dir():
         return
-    from transformers import AutoTokenizer
-
     from rg_env.rows.dataset import ReasoningGymDataset
+    from rg_env.rows.templates import load_tokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=True, model_max_length=sys.maxsize)
-    limits = {"max_prompt_length": cfg.trainer.max_prompt_length, "tokenizer": tokenizer}
+    limits = {"max_prompt_length": cfg.trainer.max_prompt_length, "tokenizer": load_tokenizer(model)}
     kwargs = dict(cfg.generator.chat_template_kwargs)
     # Made for its warnings alone.
     ReasoningGymDataset.train_of(cfg.rg_dump, cfg.rg_dump.size, **limits, chat_template_kwargs=kwargs)

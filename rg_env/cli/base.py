@@ -149,10 +149,6 @@ def commands_of(group: Any) -> dict[str, Any]:
 
 
 class CommandGroup(_LaidOut, TyperGroup):
-    def loaded(self) -> dict[str, Any]:
-        """Return the commands, none of which is still to come."""
-        return commands_of(self)
-
     def invoke(self, ctx: Any) -> Any:
         """Run the command. A closed pipe, as in `rg-env … | head`, is not an error, though Typer takes it for one; a
         command that ends otherwise keeps its exit code.
@@ -172,7 +168,7 @@ class CommandGroup(_LaidOut, TyperGroup):
             self.commands[word] = found.load()
         if word not in self.commands and not word.startswith("-") and not ctx.resilient_parsing:
             root = ctx.find_root()
-            paths = list(_paths(root.command, root.info_name))
+            paths = [path for path, _ in every_command(root.command, root.info_name)]
             names = {path.rpartition(" ")[2] for path in paths}
             near = [word]  # of another group
             if word in _OTHER_WORDS:
@@ -199,12 +195,11 @@ def _flush_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at the end
 
 
-def _paths(group: TyperGroup, path: str) -> Iterator[str]:
-    """Yield the full names of all commands in a group."""
+def every_command(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield all commands and groups in a group, each with its full name."""
     for name, command in commands_of(group).items():
-        yield f"{path} {name}"
-        if isinstance(command, TyperGroup):
-            yield from _paths(command, f"{path} {name}")
+        yield f"{path} {name}", command
+        yield from every_command(command, f"{path} {name}")
 
 
 def _shorten(param: Any) -> Any:

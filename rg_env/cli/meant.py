@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from typer.core import TyperGroup
-
 from rg_env.base.errors import similar_words
 from rg_env.base.wording import number_meant
+from rg_env.cli.base import every_command
 
 _LISTS = ("--tasks", "--by", "--columns")
 """Options whose value is a list with commas."""
@@ -80,18 +79,10 @@ def _no_option(option: str, ctx: Any) -> str:
 def of_others(option: str, ctx: Any) -> str:
     """Name the commands that have this option; empty if none has."""
     root = ctx.find_root()
-    others = [path for path, command in _commands(root.command, "rg-env") if _has(command, option)]
+    others = [path for path, command in every_command(root.command, "rg-env") if _has(command, option)]
     # Those of `rg-env dumps` mean something else by the same names.
     near = [f"`{path}`" for path in others if path.count(" ") == ctx.command_path.count(" ")]
     return f": it is an option of {' and '.join(near[:3])}" if near else ""
-
-
-def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
-    for name, command in group.loaded().items():
-        if isinstance(command, TyperGroup):
-            yield from _commands(command, f"{path} {name}")
-        else:
-            yield f"{path} {name}", command
 
 
 def _has(command: Any, option: str) -> bool:

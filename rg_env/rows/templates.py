@@ -8,9 +8,11 @@ Not covered: thoughts in other tags (`[THINK]`, `<|channel|>`), and templates of
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 from unittest import mock
 
@@ -50,11 +52,13 @@ def judged_text(text: str, prefilled_think: bool, opening: Opening | None) -> st
     return text
 
 
+@lru_cache(maxsize=1)  # several checks of a command need the same one
 def load_tokenizer(model: str) -> Any:
-    """Return the tokenizer of a model folder, or of a model of the hub, as training loads it."""
+    """Return the tokenizer of a model folder, or of a model of the hub, as training loads it, but without a warning
+    for long texts."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(model, trust_remote_code=True)
+    return AutoTokenizer.from_pretrained(model, trust_remote_code=True, model_max_length=sys.maxsize)
 
 
 def check_tags(
