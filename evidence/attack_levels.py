@@ -336,7 +336,7 @@ class Scores:
         self._options = options
         self._loop = asyncio.new_event_loop()
         self._scorer = Scorer(workers=1)
-        self._scorer._pool = InThisProcess()  # type: ignore[assignment]
+        self._scorer._pools._audited = InThisProcess()  # type: ignore[assignment]
         self._known: dict[tuple[int, str], float] = {}
 
     def of(self, entry: Entry, text: str) -> float:

@@ -22,9 +22,10 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from rg_env.configuration.modules import modules_of_tasks
-from rg_env.runner.caller_pool import ScorerPool, wait
+from rg_env.runner.caller_pool import ScorerPool
 from rg_env.runner.child_process import make_answerer
 from rg_env.runner.failures import Failure, JobFailedError, ProtocolError
+from rg_env.runner.handover import wait
 from rg_env.scoring import guard
 from rg_env.scoring.expressions import Refusal
 from rg_env.scoring.file_scorers import FileQuestion, file_question, path_of

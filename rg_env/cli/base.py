@@ -149,6 +149,13 @@ def commands_of(group: Any) -> dict[str, Any]:
 
 
 class CommandGroup(_LaidOut, TyperGroup):
+    def every(self, path: str) -> Iterator[tuple[str, Any]]:
+        """Yield all commands and groups in this one, each with its full name, of which `path` is this one's."""
+        for name, command in commands_of(self).items():
+            yield f"{path} {name}", command
+            if isinstance(command, CommandGroup):
+                yield from command.every(f"{path} {name}")
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command. A closed pipe, as in `rg-env … | head`, is not an error, though Typer takes it for one; a
         command that ends otherwise keeps its exit code.
@@ -168,7 +175,7 @@ class CommandGroup(_LaidOut, TyperGroup):
             self.commands[word] = found.load()
         if word not in self.commands and not word.startswith("-") and not ctx.resilient_parsing:
             root = ctx.find_root()
-            paths = [path for path, _ in every_command(root.command, root.info_name)]
+            paths = [path for path, _ in root.command.every(root.info_name)]
             names = {path.rpartition(" ")[2] for path in paths}
             near = [word]  # of another group
             if word in _OTHER_WORDS:
@@ -193,13 +200,6 @@ def _flush_output() -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at the end
-
-
-def every_command(group: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield all commands and groups in a group, each with its full name."""
-    for name, command in commands_of(group).items():
-        yield f"{path} {name}", command
-        yield from every_command(command, f"{path} {name}")
 
 
 def _shorten(param: Any) -> Any:

@@ -13,7 +13,6 @@ from typing import Any
 
 from rg_env.base.errors import similar_words
 from rg_env.base.wording import number_meant
-from rg_env.cli.base import every_command
 
 _LISTS = ("--tasks", "--by", "--columns")
 """Options whose value is a list with commas."""
@@ -79,7 +78,7 @@ def _no_option(option: str, ctx: Any) -> str:
 def of_others(option: str, ctx: Any) -> str:
     """Name the commands that have this option; empty if none has."""
     root = ctx.find_root()
-    others = [path for path, command in every_command(root.command, "rg-env") if _has(command, option)]
+    others = [path for path, command in root.command.every("rg-env") if _has(command, option)]
     # Those of `rg-env dumps` mean something else by the same names.
     near = [f"`{path}`" for path in others if path.count(" ") == ctx.command_path.count(" ")]
     return f": it is an option of {' and '.join(near[:3])}" if near else ""

@@ -25,7 +25,7 @@ from rg_env.base.errors import RGEnvError, describe, one_line, refuse
 from rg_env.configuration.config import PREFIX, LengthPenaltyConfig, RGDumpConfig
 from rg_env.rollouts.rollout import Rollout as Rollout  # the type that a user's function gets
 from rg_env.rollouts.rollout import Stopwatch
-from rg_env.runner.caller_pool import Deliver, wait_for, wait_for_async
+from rg_env.runner.handover import Deliver, wait_for, wait_for_async
 from rg_env.scoring.length import ScoredGroup, group_penalty
 from rg_env.scoring.parse import parse_response
 from rg_env.scoring.types import AnswerScore, Status, Verdict

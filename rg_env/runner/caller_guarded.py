@@ -17,9 +17,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from .caller_pool import ScorerPool, wait, wait_async
+from .caller_pool import ScorerPool
 from .child_process import find_function, make_answerer, plain_value
 from .failures import ConfigError, Failure, JobFailedError, ProtocolError, describe, reason_of
+from .handover import wait, wait_async
 from .machine import usable_cores, workers_for
 
 Value = float | dict[str, float]

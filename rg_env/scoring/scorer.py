@@ -5,22 +5,19 @@ raise, and a score of 0 that is not the answer's own doing has a status other th
 of the caller (an entry that does not name its task) and for a fault of the machine (ScorerPoolError: a run must stop
 rather than train on zeros).
 
-All of it happens in one private thread; every method hands over to it and waits (`rg_env.runner.caller_pool`). Only the
+All of it happens in one private thread; every method hands over to it and waits (`rg_env.runner.handover`). Only the
 workers read an entry, which takes time by its size: here it is pickled, and measured.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import pickle
-import random
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
-from functools import lru_cache, partial
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,34 +27,27 @@ from rg_env.base.choices import ResponseFormat
 from rg_env.base.errors import ConfigError, RGEnvError
 from rg_env.base.once import Once
 from rg_env.configuration.config import ScorerConfig
-from rg_env.configuration.modules import modules_of_tasks
 from rg_env.configuration.settings import check_fields
-from rg_env.runner.caller_pool import ScorerPool, wait, wait_async
 from rg_env.runner.failures import LONGEST_REASON, Failure, JobFailedError, ProtocolError, describe, reason_of
+from rg_env.runner.handover import wait, wait_async
 from rg_env.runner.machine import usable_cores, workers_for
 from rg_env.scoring import guard
 from rg_env.scoring.base_score import CHEAP, base_score
 from rg_env.scoring.formatting import unwrapped, without_separators
 from rg_env.scoring.parse import parse_response
+from rg_env.scoring.pools import Pools, target_of
 from rg_env.scoring.types import AnswerScore, ParsedResponse, Status, Verdict
 from rg_env.tasks.item import SCORER_KEY
-from rg_env.tasks.soundness import AUDITED_TASKS
 from rg_env.tasks.upstream.oracles import corrected
 
 if TYPE_CHECKING:
     from rg_env.scoring.file_scorers import FileQuestion, FileScorers
     from rg_env.scoring.upstream import FormScore
 
-_MAKE_SCORER = "rg_env.scoring.upstream:make_scorer"
-"""What makes Reasoning Gym's scorers, as a name: only the runner's processes import it."""
-_UPSTREAM_MODULES = ["rg_env.tasks.upstream.slim_import", "rg_env.tasks.soundness", "rg_env.scoring.upstream"]
-"""Modules that it needs. It imports two of them itself, so that other targets do without."""
 _SHOWN = 80
 """Characters of a normalized answer that `detail` shows."""
 _MOST_BASELINES = 4096
 """Items whose baselines a scorer keeps."""
-_MOST_PREPARED = 16
-"""Processes that have set up a user's task and are kept."""
 
 
 class _ToLoguru(logging.Handler):
@@ -122,17 +112,7 @@ class Scorer(AbstractContextManager["Scorer"]):
         check_fields(self._settings, "Scorer")
         self.workers = workers_for(workers, usable_cores())
         self._baselines: Once[bytes, float] = Once(_MOST_BASELINES)
-        self._places = asyncio.Semaphore(self.workers)
-        # All pools share the places: together they score no more than `workers` answers at once. The modules are asked
-        # for when a server starts: a user's may be imported after this scorer was made.
-        self._pool = ScorerPool(self._places, timeout, _upstream_modules)
-        # Tasks that users' modules bring evaluate what they like, so each answer gets a process of its own.
-        self._guests = ScorerPool(self._places, timeout, _all_modules, fresh=True)
-        # Users' tasks whose class says that they evaluate nothing share workers.
-        self._unfresh_guests = ScorerPool(self._places, timeout, _all_modules)
-        self._prepared_pools: dict[bytes, ScorerPool] = {}
-        """Pools with a prepared server, by target: a task with its default options."""
-        self._chance = random.Random()
+        self._pools = Pools(self.workers, timeout)
         self._files: FileScorers | None = None
         """Made with the first question of a file."""
 
@@ -231,7 +211,7 @@ class Scorer(AbstractContextManager["Scorer"]):
             else:
                 packed = entry if isinstance(entry, PackedEntry) else pack(entry)
                 guard.check_length(task, len(packed.content))
-                score_text = partial(self._score_text, packed, _target_of(task, config))
+                score_text = partial(self._score_text, packed, target_of(task, config))
             best = await score_text(answer)
             # Not again after a hang or a crash: the same answer would take as long and do the same.
             plain = without_separators(unwrapped(answer)) if self._settings.normalize else answer
@@ -332,55 +312,18 @@ class Scorer(AbstractContextManager["Scorer"]):
 
     async def _ask[T](self, entry: PackedEntry, target: bytes, answer: str | None, check: Callable[[object], T]) -> T:
         """Return what a worker says of an answer; without one, of the item's cheap policies. Raises JobFailedError."""
-        pool = await self._pool_for(entry.task, target)
+        pool = await self._pools.for_target(entry.task, target)
         # No `await` between pool and job: a prepared pool without jobs may be ended to make room for another.
         return await pool.run(target, pickle.dumps((entry.content, answer)), check)
 
-    async def _pool_for(self, task: str, target: bytes) -> ScorerPool:
-        """Return the pool whose processes score this task with these options."""
-        if task in AUDITED_TASKS:
-            return self._pool
-        if not _needs_fresh(task):
-            return self._unfresh_guests
-        # Options come with a request or a dump: they are set up in the sandboxed process of the answer only.
-        if target != _target_of(task, {}):
-            return self._guests
-        if target not in self._prepared_pools:
-            await self._make_room()
-        # From here to the start of the job nothing else runs, so that nobody ends the pool before.
-        if self.closed:
-            return self._guests  # which says so
-        if target not in self._prepared_pools:
-            preparation = pickle.dumps((target, []))
-            pool = ScorerPool(self._places, self._settings.timeout, _all_modules, fresh=True, preparation=preparation)
-            self._prepared_pools[target] = pool
-        return self._prepared_pools[target]
-
-    async def _make_room(self) -> None:
-        """End prepared processes until there is room for one more. Those that have jobs stay."""
-        idle = [target for target, pool in self._prepared_pools.items() if not pool.jobs]
-        # Any of them: of tasks that are used in turn, the least recently used one would always be the next one needed.
-        self._chance.shuffle(idle)
-        for target in idle:
-            if len(self._prepared_pools) < _MOST_PREPARED:
-                return
-            pool = self._prepared_pools.get(target)
-            if pool is not None and not pool.jobs:  # still, although others run while one ends
-                del self._prepared_pools[target]
-                await pool.shut()
-
     @property
     def closed(self) -> bool:
-        return self._pool.closed
+        return self._pools.closed
 
     def close(self) -> None:
         """End the processes. May be called more than once."""
-        for pool in (self._pool, self._guests, self._unfresh_guests):
-            pool.close()
-        # After the first: then no job makes another.
-        for pool in list(self._prepared_pools.values()):
-            pool.close()
-        # After the first as well: what is made from here on is closed at once.
+        self._pools.close()
+        # Afterwards: what is made from here on is closed at once.
         if self._files is not None:
             self._files.close()
 
@@ -401,41 +344,6 @@ class _NoBaselineError(Exception):
         super().__init__(why)
         status = Status.ERROR if policy.status is Status.ERROR else Status.TIMEOUT
         self.scored = AnswerScore.without_score(status, why, excused=True)
-
-
-def _upstream_modules() -> list[str]:
-    return _UPSTREAM_MODULES
-
-
-def _all_modules() -> list[str]:
-    return [*_UPSTREAM_MODULES, *modules_of_tasks()]
-
-
-def _target_of(task: str, config: Mapping[str, Any]) -> bytes:
-    """Name the scorer of a task with these options, as the runner's processes make it ready."""
-    if config:
-        return _make_target(_MAKE_SCORER, task, config)
-    return _target_without_options(_MAKE_SCORER, task)
-
-
-@lru_cache(maxsize=256)
-def _target_without_options(maker: str, task: str) -> bytes:
-    return _make_target(maker, task, {})
-
-
-def _make_target(maker: str, task: str, config: Mapping[str, Any]) -> bytes:
-    module, _, function = maker.partition(":")
-    return pickle.dumps((module, function, task, dict(config)))
-
-
-def _needs_fresh(task: str) -> bool:
-    """Return whether each answer needs a process of its own: unless the task's class has `rg_env_fresh = False`."""
-    # Not imported here: a user's module that registers the task has imported it.
-    registry = sys.modules.get("reasoning_gym")
-    if registry is None:
-        return True
-    dataset_class, _ = registry.factory.DATASETS.get(task, (None, None))
-    return bool(getattr(dataset_class, "rg_env_fresh", True))
 
 
 def _without_reply(task: str, failed: JobFailedError) -> AnswerScore:

@@ -25,7 +25,7 @@ from rg_env.base.choices import ResponseFormat
 from rg_env.base.errors import ConfigError
 from rg_env.rows.item_source import item_of_id
 from rg_env.runner.caller_guarded import Guarded
-from rg_env.runner.caller_pool import wait_async
+from rg_env.runner.handover import wait_async
 from rg_env.scoring import AnswerScore, Scorer, Status, Violation
 from rg_env.scoring.formatting import last_boxed
 from rg_env.scoring.scorer import Entry, PackedEntry, pack

@@ -23,8 +23,9 @@ from rg_env.base.errors import ConfigError
 from rg_env.configuration.modules import modules_of_tasks
 from rg_env.rows.item_source import ItemSource, item_of_id
 from rg_env.rows.prompts import Prompts
-from rg_env.runner.caller_pool import WALL_FACTOR, ScorerPool, wait_async
+from rg_env.runner.caller_pool import WALL_FACTOR, ScorerPool
 from rg_env.runner.failures import Failure, JobFailedError, ProtocolError, reason_of
+from rg_env.runner.handover import wait_async
 from rg_env.tasks import Item, TaskMix, TaskSpec
 
 LIMIT_SECONDS = 60.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rg_env.scoring import guard, scorer, upstream
+from rg_env.scoring import guard, pools, upstream
 
 MAKE_SCORER = f"{__name__}:make_scorer"
 # So that the workers of every scorer can make them: they read no files of tests.
-scorer._UPSTREAM_MODULES.append(__name__)
+pools._UPSTREAM_MODULES.append(__name__)
 _ADMIT = guard.admit
 
 

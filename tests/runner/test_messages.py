@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rg_env.runner import Failure, Guarded, GuardedScore, ScorerPoolError, caller_pool, guarded
+from rg_env.runner import Failure, Guarded, GuardedScore, ScorerPoolError, caller_pool, guarded, handover
 from rg_env.runner.caller_worker import Limit, Worker
 from rg_env.runner.failures import ProtocolError
 from tests.runner.processes import wait_until
@@ -192,7 +192,7 @@ def test_a_reply_that_is_refused_spoils_its_message_only(actor: Guarded, sizes: 
         calls = [pool.run(target, pickle.dumps(call), check) for call in numbered()]
         return await asyncio.gather(*calls)
 
-    assert caller_pool.wait(run_all()) == [*range(8)]
+    assert handover.wait(run_all()) == [*range(8)]
     assert sizes == [1, 7, *[1] * 7]
 
 
@@ -200,7 +200,7 @@ def test_a_reply_that_is_refused_spoils_its_message_only(actor: Guarded, sizes: 
 
 
 def test_a_loop_is_woken_once_for_all_that_comes_before_it_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop, inbox = asyncio.new_event_loop(), caller_pool._Inbox()
+    loop, inbox = asyncio.new_event_loop(), handover._Inbox()
     wake = loop.call_soon_threadsafe
     woken: list[object] = []
     seen: list[int] = []

@@ -25,7 +25,7 @@ from rg_env.runner import caller_pool as pool_module
 from rg_env.runner import child_seccomp as seccomp
 from rg_env.runner.child_sandbox import LANDLOCK, MEASURES, SECCOMP, readable_paths
 from rg_env.scoring import Guarded, Status, guarded, sandbox_report
-from rg_env.scoring.scorer import _target_of, _upstream_modules
+from rg_env.scoring.pools import _upstream_modules, target_of
 from rg_env.tasks.registry import task_names
 from tests.runner.programs import attempts
 from tests.runner.programs.attempts import FORBIDDEN, MECHANISMS
@@ -267,7 +267,7 @@ def test_a_worker_needs_no_file_for_its_first_score(item: Item) -> None:
     """What it needs is read before the sandbox, where it may be unreadable."""
     entry = item("chain_sum")
     request = pickle.dumps((pickle.dumps(entry), entry["answer"]))
-    done = run_program("files_of_worker", _target_of("chain_sum", {}).hex(), request.hex(), *_upstream_modules())
+    done = run_program("files_of_worker", target_of("chain_sum", {}).hex(), request.hex(), *_upstream_modules())
     assert json.loads(done.stdout) == {"reply": [1.0, 0.15], "opened": []}
 
 

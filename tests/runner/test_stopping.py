@@ -23,8 +23,8 @@ import psutil
 import pytest
 
 from rg_env.runner import Failure, Guarded, ScorerPoolError, caller_pool, caller_worker, guarded
-from rg_env.runner.caller_pool import wait
 from rg_env.runner.caller_worker import ForkServer, Limit, Worker
+from rg_env.runner.handover import wait
 from rg_env.runner.server_process import Server, _may_pass
 from tests.runner.processes import (
     fork_servers,

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from rg_env.base.errors import one_line
 from rg_env.runner import caller_worker
-from rg_env.runner.caller_pool import wait
 from rg_env.runner.caller_worker import Limit, Worker
 from rg_env.runner.child_process import serve_requests
 from rg_env.runner.failures import JobFailedError, ProtocolError
+from rg_env.runner.handover import wait
 from rg_env.scoring import AnswerScore, Status
 from rg_env.scoring.scorer import scores_of_reply
 from rg_env.scoring.upstream import FormScore

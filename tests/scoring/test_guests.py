@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rg_env.runner import caller_pool, caller_worker
+from rg_env.runner import caller_pool, caller_worker, handover
 from rg_env.scoring import AnswerScore, Scorer, Status
-from rg_env.scoring import scorer as scorer_module
+from rg_env.scoring import pools as pools_module
 from tests.scoring.conftest import guest_entry as entry
 
 pytestmark = pytest.mark.usefixtures("guests")
@@ -73,12 +73,12 @@ def test_a_task_that_no_module_registers_is_an_error_that_names_the_remedy() -> 
 
 
 def test_prepared_processes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scorer_module, "_MOST_PREPARED", 2)
+    monkeypatch.setattr(pools_module, "_MOST_PREPARED", 2)
     with Scorer(workers=1) as scorer:
         for task in ("acting", "second", "acting", "third"):
             scorer.score_answer(entry(task), "4")
-        assert len(scorer._prepared_pools) == 2
-        assert any(b"third" in target for target in scorer._prepared_pools)
+        assert len(scorer._pools._prepared) == 2
+        assert any(b"third" in target for target in scorer._pools._prepared)
 
 
 def test_tasks_in_turn_do_not_always_end_the_process_of_the_next_one() -> None:
@@ -86,17 +86,17 @@ def test_tasks_in_turn_do_not_always_end_the_process_of_the_next_one() -> None:
     tasks = [f"task{number}" for number in range(24)]
 
     async def pools_in_turn(scorer: Scorer) -> list[caller_pool.ScorerPool]:
-        return [await scorer._pool_for(task, scorer_module._target_of(task, {})) for task in tasks * 10]
+        return [await scorer._pools.for_target(task, pools_module.target_of(task, {})) for task in tasks * 10]
 
     with Scorer(workers=1) as scorer:
-        pools = caller_pool.wait(pools_in_turn(scorer))
+        pools = handover.wait(pools_in_turn(scorer))
     assert len(set(pools)) < len(pools) * 3 / 4
 
 
 def test_a_prepared_process_that_answers_wait_for_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """More tasks than prepared processes, more answers than workers."""
     tasks = ["acting", "second", "third"]
-    monkeypatch.setattr(scorer_module, "_MOST_PREPARED", 1)
+    monkeypatch.setattr(pools_module, "_MOST_PREPARED", 1)
 
     async def score_all(scorer: Scorer) -> list[AnswerScore]:
         return await asyncio.gather(*(scorer.score_answer_async(entry(task), "4") for task in tasks * 3))

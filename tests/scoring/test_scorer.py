@@ -29,6 +29,7 @@ from rg_env.runner import caller_pool as pool
 from rg_env.runner.caller_worker import Limit, Worker
 from rg_env.runner.failures import Failure, JobFailedError
 from rg_env.scoring import AnswerScore, Scorer, Status, Verdict, Violation, base_score, guard, shared_scorer
+from rg_env.scoring import pools as pools_module
 from rg_env.scoring import scorer as scorer_module
 from rg_env.tasks import encode_entry, entry_json
 from rg_env.tasks.upstream import oracles
@@ -156,7 +157,7 @@ def test_only_workers_read_entries_and_answers(scorer: Scorer, item: Item, monke
 
 
 def test_a_guard_that_does_not_end_costs_its_own_answer_alone(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scorer_module, "_MAKE_SCORER", endless_guard.MAKE_SCORER)
+    monkeypatch.setattr(pools_module, "_MAKE_SCORER", endless_guard.MAKE_SCORER)
     entry = item("chain_sum")
     with Scorer(workers=1, timeout=1.0) as scorer:
         monkeypatch.setattr(pool, "WALL_FACTOR", 10_000.0)

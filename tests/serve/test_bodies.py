@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rg_env.runner import caller_pool
+from rg_env.runner import handover
 from rg_env.runner.caller_pool import ScorerPool
 from rg_env.scoring import Scorer, Status
 from rg_env.scoring.scorer import PackedEntry
@@ -127,14 +127,14 @@ def test_the_first_answer_of_a_list_decides_whether_the_entry_is_broken(jobs: li
 
 def test_a_list_is_handed_to_the_scorers_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     handed: list[object] = []
-    hand_over = caller_pool._hand_over
+    hand_over = handover._hand_over
 
     def noting(coroutine: Any, *others: Any) -> Any:
         handed.append(coroutine)
         return hand_over(coroutine, *others)
 
     with Scorer(1) as scorer:
-        monkeypatch.setattr(caller_pool, "_hand_over", noting)
+        monkeypatch.setattr(handover, "_hand_over", noting)
         results = asyncio.run(Desk(scorer).score_answers(found(ENTRY), ["2", "3"] * 10))
         assert [result.scored.score for result in results] == [1.0, 0.0] * 10
         assert len(handed) == 1
