@@ -6,7 +6,7 @@ Invariants:
 - The processes get nothing from this one but its import paths and a short list of environment variables: no tokens.
 - A worker says nothing unless it is asked. One that does, or that ended, is not used again.
 
-Everything here runs in the private thread (`caller_pool`), where no signal handler can interrupt it.
+Everything here runs in the private thread (`handover`), where no signal handler can interrupt it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from secrets import token_hex
+from random import Random
 from socket import MSG_PEEK, SHUT_RDWR, send_fds, socket, socketpair
 from time import clock_gettime, monotonic
 from typing import IO, NamedTuple
 
 from .failures import LONGEST_REASON, Failure, JobFailedError, ProtocolError, one_line
-from .protocol import COMMAND, END
+from .protocol import COMMAND
 
 logger = logging.getLogger(__package__)
 
@@ -45,6 +45,8 @@ _QUICK = 0.001
 """CPU seconds of a job. Above that it gets a message of its own, so that no other waits for it."""
 _MOST_BYTES = 8 * _MAX_REPLY_BYTES
 """Read at once."""
+_words = Random()
+"""Not `secrets`, which asks the system for each word: what runs in a worker may see its own words anyway."""
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
@@ -242,7 +244,7 @@ class Worker:
         Raises:
             JobFailedError: no reply within the limit. It, EOFError, OSError, ProtocolError: discard the worker.
         """
-        (reply,) = await self._exchange([(target, arguments)], limit)
+        (reply,) = await self.ask_several([(target, arguments)], limit)
         return reply
 
     async def ask_several(self, requests: Sequence[tuple[bytes, bytes]], limit: Limit) -> list[object]:
@@ -250,18 +252,12 @@ class Worker:
 
         Raises as `ask`: no reply within the limit after another, or not exactly one for each.
         """
-        # A word that nobody knows who answers the requests: if one says more than its reply, what comes in the place of
-        # this one is another.
-        word = token_hex(8).encode()
-        *replies, last = await self._exchange([*requests, (END, word)], limit)
-        if last != word.decode():
-            raise ProtocolError("there is not one reply for each request")
-        return replies
-
-    async def _exchange(self, requests: Sequence[tuple[bytes, bytes]], limit: Limit) -> list[object]:
+        # What a job says beside its reply does not have the word of this message: neither does a late reply to the one
+        # before.
+        word = f"{_words.getrandbits(64):x}"
         before, began = cpu_seconds(self.pid), monotonic()
         used = before
-        await self._send(b"".join(map(pickle.dumps, requests)), limit.wall)
+        await self._send(b"".join(pickle.dumps((*request, word)) for request in requests), limit.wall)
         lines: list[bytes] = []
         while len(lines) < len(requests):
             lines += await self._next_lines(began + limit.wall, used, limit)
@@ -273,7 +269,7 @@ class Worker:
             if target in self.seconds:  # else it was to be made ready, which is not a job
                 self.seconds[target] = (used - before) / len(requests)
                 self.jobs += 1
-        return list(map(_decode, lines))
+        return [_decode(line, word) for line in lines]
 
     async def _next_lines(self, end: float, before: float, limit: Limit) -> list[bytes]:
         """Return the lines that come next. Raises as `ask`.
@@ -365,11 +361,15 @@ def is_asleep(pid: int) -> bool:
         return False
 
 
-def _decode(reply: bytes) -> object:
+def _decode(line: bytes, word: str) -> object:
+    """Return the reply to a request of the message with this word. Raises ProtocolError: it is none."""
     try:
-        return json.loads(reply)
+        match json.loads(line):
+            case [of_message, reply] if of_message == word:
+                return reply
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"the reply is not JSON: {error}") from None
+    raise ProtocolError("the reply is not to this message")
 
 
 def _too_late(limit: Limit, used: float, sleeps: bool) -> JobFailedError:

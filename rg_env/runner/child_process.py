@@ -14,7 +14,6 @@ from decimal import Decimal
 from typing import Any
 
 from .failures import LONGEST_REASON, describe
-from .protocol import END
 
 _LONGEST_REPLY = 8000
 """Characters of a dict in JSON: what the caller reads at once has to hold it."""
@@ -25,7 +24,7 @@ Answerer = Callable[[bytes], Reply]
 
 
 def serve_requests(connection: socket.socket, answerers: dict[bytes, Answerer], is_last: bool = False) -> None:
-    """Serve requests, pickled pairs of target and arguments, until the other end closes (EOFError).
+    """Serve requests, as `protocol` has them, until the other end closes (EOFError).
 
     A request without arguments makes the target ready, once; the reply is 0.0, or the reason why it cannot. Every other
     reply is that of the answerer.
@@ -37,22 +36,19 @@ def serve_requests(connection: socket.socket, answerers: dict[bytes, Answerer], 
     # Unpickling is safe in this direction: only the process that asks can write to this socket, and it is trusted.
     requests = connection.makefile("rb")
     while True:
-        target, arguments = pickle.load(requests)
-        if target == END:
-            send(connection, arguments.decode())
-            continue
+        target, arguments, word = pickle.load(requests)
         if arguments:
             # An answerer catches what the function raises. What it does not catch ends the worker: CRASHED.
-            send(connection, answerers[target](arguments))
+            send(connection, [word, answerers[target](arguments)])
             if is_last:
                 return
             continue
         # Setting up is a user's code (a dataset with options), and says why it fails instead of ending the worker.
         try:
             answerers[target] = make_ready(target)
-            send(connection, 0.0)
+            send(connection, [word, 0.0])
         except Exception as error:
-            send(connection, describe(error, LONGEST_REASON))
+            send(connection, [word, describe(error, LONGEST_REASON)])
 
 
 def make_ready(target: bytes) -> Answerer:

@@ -3,10 +3,10 @@
 - caller → server, a socket (*control*): a number per command (`COMMAND`). With a socket attached: fork a worker of this
   number, which talks through that socket. Without: kill the worker of this number.
 - caller → server, standard input, once: a pickle of (target, examples), or nothing.
-- caller → worker, its socket: a pickle of (target, arguments) per request. A message is one request, or several and a
-  last one, (`END`, a word).
-- worker → caller, the same socket: one line of JSON for its start, then one per request, sent as soon as it is known.
-  That to `END` is the word.
+- caller → worker, its socket: a pickle of (target, arguments, word) per request, in messages of one or several. The
+  word is a random one of the message.
+- worker → caller, the same socket: one line of JSON for its start, then one per request, [word, reply], sent as soon as
+  it is known.
 - server → caller: its exit code, and the last line of its standard error.
 
 A *target* is a pickle of (module, function, …): what that function makes of the rest answers requests.
@@ -17,8 +17,6 @@ from __future__ import annotations
 import struct
 
 COMMAND = struct.Struct("!q")
-END = b""
-"""In the place of a target."""
 CANNOT_SERVE = 3
 """Exit code of a server: no later attempt can fix it. The last line that the server wrote says why."""
 CANNOT_SERVE_NOW = 4

@@ -26,19 +26,14 @@ Calls = Sequence[tuple[str, float]]
 def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many jobs each message has that is sent from now on."""
     found: list[int] = []
-    several, one = Worker.ask_several, Worker.ask
+    send = Worker.ask_several
 
     async def ask_several(worker: Worker, requests: Sequence[tuple[bytes, bytes]], limit: Limit) -> list[object]:
-        found.append(len(requests))
-        return await several(worker, requests, limit)
-
-    async def ask(worker: Worker, target: bytes, arguments: bytes, limit: Limit) -> object:
-        if arguments:
-            found.append(1)
-        return await one(worker, target, arguments, limit)
+        if all(arguments for _, arguments in requests):  # else the worker is made ready
+            found.append(len(requests))
+        return await send(worker, requests, limit)
 
     monkeypatch.setattr(Worker, "ask_several", ask_several)
-    monkeypatch.setattr(Worker, "ask", ask)
     return found
 
 
@@ -92,12 +87,12 @@ def test_what_comes_in_one_round_of_a_loop_goes_in_few_messages(actor: Guarded, 
         ("spin", Failure.TIMEOUT),
         ("sleep", Failure.TIMEOUT),
         ("say nothing", Failure.TIMEOUT),
-        ("say more", None),
+        ("say more", Failure.CRASHED),
         ("nap", "ok"),
     ],
 )
 def test_neighbors_in_a_message_do_not_notice(
-    actor: Guarded, sizes: list[int], how: str, place: int, status: str | None
+    actor: Guarded, sizes: list[int], how: str, place: int, status: str
 ) -> None:
     calls = numbered(**{f"at_{place}": how})
     scored = together(actor, calls)
@@ -106,8 +101,11 @@ def test_neighbors_in_a_message_do_not_notice(
     assert (sizes.count(1) > 8) == (how != "nap")
     own = scored.pop(place)
     assert [each.value for each in scored] == [value for _, value in calls if value != place]
-    # What says more than its reply decides its own value, as it can alone.
-    assert status is None or (own.status, own.excused) == (status, False)
+    assert (own.status, own.excused) == (status, False)
+
+
+def test_what_a_job_says_beside_its_reply_is_not_the_value_of_a_later_one(actor: Guarded) -> None:
+    assert [actor.score(*call).value for call in [("say more", 3.0), ("", 4.0), ("", 5.0)]] == [None, 4.0, 5.0]
 
 
 def test_a_slow_job_has_a_message_of_its_own(actor: Guarded, sizes: list[int]) -> None:

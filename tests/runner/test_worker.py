@@ -52,8 +52,15 @@ def with_worker[T](
 
 
 def received(sent: bytes) -> AnswerScore:
+    """The score in a reply that has these bytes in the place of `[raw, tagged]` and the end of the line."""
+
     async def ask(worker: Worker, theirs: socket.socket) -> object:
-        asyncio.get_running_loop().call_soon(theirs.sendall, sent)
+        def reply() -> None:
+            _, _, word = pickle.loads(theirs.recv(10_000))
+            line, end = sent.removesuffix(b"\n"), sent[len(sent.removesuffix(b"\n")) :]
+            theirs.sendall(b'["%s", %s]%s' % (word.encode(), line, end))
+
+        asyncio.get_running_loop().call_soon(reply)
         return await worker.ask(b"target", b"arguments", MINUTE)
 
     return scores_of_reply(with_worker(ask))
@@ -64,7 +71,7 @@ def received(sent: bytes) -> AnswerScore:
 @example("\x1f" * 200, "x" * 200)
 def test_what_a_worker_says_arrives_and_can_be_written_to_a_file(raw: FormScore, tagged: FormScore) -> None:
     encoded = json.dumps([raw, tagged]).encode() + b"\n"
-    assert len(encoded) <= caller_worker._MAX_REPLY_BYTES
+    assert len(encoded) + 100 <= caller_worker._MAX_REPLY_BYTES
     scored = received(encoded)
     for name, before, after in (("raw", raw, scored.raw), ("tagged", tagged, scored.tagged)):
         assert after == (before if isinstance(before, float) else 0.0)
@@ -96,6 +103,16 @@ def test_any_other_bytes_are_a_valid_result_or_refused(payload: bytes) -> None:
 def test_replies_that_nobody_should_send_are_refused(sent: bytes) -> None:
     with pytest.raises(ProtocolError):
         received(sent)
+
+
+@pytest.mark.parametrize("sent", [b"[1.0, 1.0]\n", b'["0123456789abcdef", [1.0, 1.0]]\n', b'["", [1.0, 1.0]]\n'])
+def test_a_reply_to_another_message_is_refused(sent: bytes) -> None:
+    async def ask(worker: Worker, theirs: socket.socket) -> object:
+        asyncio.get_running_loop().call_soon(theirs.sendall, sent)
+        return await worker.ask(b"target", b"arguments", MINUTE)
+
+    with pytest.raises(ProtocolError, match="not to this message"):
+        with_worker(ask)
 
 
 def test_what_the_sandbox_of_a_worker_lacks_is_said_once(warnings: list[str]) -> None:
