@@ -332,11 +332,19 @@ def test_a_run_that_is_being_written_grows_and_nothing_moves_while_one_reads(sho
         until(page, "document.querySelector('#headline').textContent.includes('140')")
         assert page.locator("#row-12").bounding_box() == row
         assert page.evaluate("scrollY") == top
+        # A click that has begun before new groups come opens the row.
+        page.locator("#row-12").hover()
+        page.mouse.down()
+        assert writer.submit([group(k, [rollout(1.0, 0)], step=20) for k in range(140, 145)]).result(10)
+        wait_for_count(page, 145)
+        page.mouse.up()
+        page.wait_for_selector("dialog[open]")
+        page.keyboard.press("Escape")
         # What is open stays; the figures wait.
         page.locator(".row").first.click()
         page.wait_for_selector("dialog[open]")
         before = page.text_content("#group-body")
-        assert writer.submit([group(k, [rollout(1.0, 0)], step=21) for k in range(140, 150)]).result(10)
+        assert writer.submit([group(k, [rollout(1.0, 0)], step=21) for k in range(145, 150)]).result(10)
         until(page, "document.querySelector('#reading').textContent.includes('when you are done')")
         assert page.text_content("#group-body") == before
         page.keyboard.press("Escape")

@@ -107,7 +107,7 @@ function drawRows() {
   const holder = byId("rows");
   const places = d3.range(first, last);
   holder.style.height = `${total * height}px`;
-  holder.replaceChildren(...places.filter((place) => rows.has(place)).map((place) => rowNode(place, height)));
+  replaceChanged(holder, places.filter((place) => rows.has(place)).map((place) => rowNode(place, height)));
   if (isLive) for (const place of places) if (!rows.has(place)) load(place).catch(() => {});
   const phases = isLive ? "" : [...new Set([...rows.values()].map(({ phase }) => phase))].map(plain).join(" and ");
   byId("count").textContent = `${count(total)} of ${count(known)} groups${phases && ` (${phases})`}${unsearched ? `, ${count(unsearched)} still to be searched` : ""}`;
@@ -115,6 +115,20 @@ function drawRows() {
   const active = byId(`row-${chosen}`);
   if (active) list.setAttribute("aria-activedescendant", active.id);
   else list.removeAttribute("aria-activedescendant");
+}
+
+/** Make these the rows of the list. One that is there and says the same stays: a click on it may have begun. */
+function replaceChanged(holder, nodes) {
+  const wanted = nodes.map((node) => {
+    const shown = byId(node.id);
+    for (const name of ["aria-selected", "aria-setsize"]) shown?.setAttribute(name, node.getAttribute(name));
+    return shown?.isEqualNode(node) ? shown : node;
+  });
+  const kept = new Set(wanted);
+  for (const child of [...holder.children]) if (!kept.has(child)) child.remove();
+  wanted.forEach((node, place) => {
+    if (holder.children[place] !== node) holder.insertBefore(node, holder.children[place] ?? null);
+  });
 }
 
 /** The row of the group at a position. */

@@ -265,12 +265,16 @@ async function update(state) {
   }
 }
 
+let listed = ""; // the runs that are shown
+
 /** The runs that can be chosen. */
 function showRuns(list) {
+  if (listed === JSON.stringify(list)) return; // what is there stays: a click on it may have begun
   document.title = byId("title").textContent = "Runs";
   byId("skip").hidden = document.querySelector("main").hidden = true;
   byId("choice").hidden = false;
   if (document.querySelector("#runs :focus, #runs :checked")) return;
+  listed = JSON.stringify(list);
   const linkTo = (paths) => `?${new URLSearchParams(paths.map((path) => ["run", path]))}${location.hash}`;
   byId("runs").replaceChildren(el("tbody", {}, list.map((run) => el("tr", {},
     el("th", { scope: "row", class: "text" }, el("input", { type: "checkbox", value: run.path, "aria-label": `choose ${plain(run.name)}` }), " ", el("a", { href: linkTo([run.path]) }, plain(run.name))),
