@@ -312,6 +312,7 @@ def test_the_advantage_stands_with_the_reward_where_it_was_recorded(show, serve,
             advantages = texts(page.locator("dialog dl.numbers > div:has(dt:text-is('advantage')) dd"))
             assert [text.replace("−", "-") for text in advantages] == shown
             page.keyboard.press("Escape")
+            until(page, "!location.hash.includes('group=')")  # the page has written the address
 
 
 def test_a_run_that_is_being_written_grows_and_nothing_moves_while_one_reads(show, serve, tmp_path):
