@@ -86,7 +86,16 @@ def with_intervals(table: pl.DataFrame, names: dict[str, bool]) -> pl.DataFrame:
     Args:
         names: the means, and whether each lies in [0, 1].
     """
-    bounds = [bound for name, bounded in names.items() for bound in _bounds(table, name, bounded)]
+    # All means below one another: an expression of each own column would take much longer to plan than to compute.
+    columns = {"mean": pl.concat([table[name].alias("mean") for name in names])}
+    for helper in ("variance", "questions", "values"):
+        columns[helper] = pl.concat([table[f"{name}_{helper}"].alias(helper) for name in names])
+    is_bounded = pl.Series(names.values()).repeat_by(table.height).explode()
+    below = pl.DataFrame([*columns.values(), is_bounded.alias("is_bounded")]).select(*_bounds(columns["questions"]))
+    bounds = []
+    for number, name in enumerate(names):
+        for end in below:
+            bounds.append(end.slice(number * table.height, table.height).alias(f"{name}_{end.name}"))
     helpers = (f"{name}_{helper}" for name in names for helper in ("variance", "questions", "values"))
     return table.with_columns(bounds).drop(helpers)
 
@@ -121,17 +130,22 @@ def t_quantile(degrees: int) -> float:
     return z + math.fsum(term / degrees**power for power, term in enumerate(terms, 1))
 
 
-def _bounds(table: pl.DataFrame, name: str, bounded: bool) -> list[pl.Expr]:
-    mean, variance, questions = pl.col(name), pl.col(f"{name}_variance"), pl.col(f"{name}_questions")
-    t = t_quantiles(questions - 1, [count - 1 for count in table[f"{name}_questions"].unique()])
-    if not bounded:
-        half = t * variance.sqrt()
-        return [(mean - half).alias(f"{name}_low"), (mean + half).alias(f"{name}_high")]
+def _bounds(numbers: pl.Series) -> tuple[pl.Expr, pl.Expr]:
+    """Return the ends of the intervals, `low` and `high`, of rows with a mean, what `moments` adds to it, and
+    `is_bounded`.
+
+    Args:
+        numbers: the column `questions`.
+    """
+    mean, variance, questions, is_bounded = map(pl.col, ("mean", "variance", "questions", "is_bounded"))
+    t = t_quantiles(questions - 1, [count - 1 for count in numbers.unique()])
     spread = (mean * (1 - mean)).clip(0, 1)
     informative = (variance > _ROUNDING) & (spread > _ROUNDING)
-    values = pl.col(f"{name}_values")
-    n = pl.when(informative).then(pl.min_horizontal(spread / variance, values)).otherwise(questions)
+    n = pl.when(informative).then(pl.min_horizontal(spread / variance, "values")).otherwise(questions)
     # Wilson's interval (E. B. Wilson, Journal of the American Statistical Association 22, 1927)
     center = (mean + t**2 / (2 * n)) / (1 + t**2 / n)
-    half = t / (1 + t**2 / n) * (mean * (1 - mean) / n + t**2 / (4 * n**2)).sqrt()
-    return [(center - half).clip(0, 1).alias(f"{name}_low"), (center + half).clip(0, 1).alias(f"{name}_high")]
+    of_wilson = t / (1 + t**2 / n) * (mean * (1 - mean) / n + t**2 / (4 * n**2)).sqrt()
+    half = t * variance.sqrt()
+    low = pl.when(is_bounded).then((center - of_wilson).clip(0, 1)).otherwise(mean - half)
+    high = pl.when(is_bounded).then((center + of_wilson).clip(0, 1)).otherwise(mean + half)
+    return low.alias("low"), high.alias("high")
