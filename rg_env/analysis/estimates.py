@@ -91,10 +91,10 @@ def with_intervals(table: pl.DataFrame, names: dict[str, bool]) -> pl.DataFrame:
     for helper in ("variance", "questions", "values"):
         columns[helper] = pl.concat([table[f"{name}_{helper}"].alias(helper) for name in names])
     is_bounded = pl.Series(names.values()).repeat_by(table.height).explode()
-    below = pl.DataFrame([*columns.values(), is_bounded.alias("is_bounded")]).select(*_bounds(columns["questions"]))
+    ends = _ends(pl.DataFrame([*columns.values(), is_bounded.alias("is_bounded")]))
     bounds = []
     for number, name in enumerate(names):
-        for end in below:
+        for end in ends:
             bounds.append(end.slice(number * table.height, table.height).alias(f"{name}_{end.name}"))
     helpers = (f"{name}_{helper}" for name in names for helper in ("variance", "questions", "values"))
     return table.with_columns(bounds).drop(helpers)
@@ -130,22 +130,26 @@ def t_quantile(degrees: int) -> float:
     return z + math.fsum(term / degrees**power for power, term in enumerate(terms, 1))
 
 
-def _bounds(numbers: pl.Series) -> tuple[pl.Expr, pl.Expr]:
+def _ends(means: pl.DataFrame) -> pl.DataFrame:
     """Return the ends of the intervals, `low` and `high`, of rows with a mean, what `moments` adds to it, and
     `is_bounded`.
-
-    Args:
-        numbers: the column `questions`.
     """
     mean, variance, questions, is_bounded = map(pl.col, ("mean", "variance", "questions", "is_bounded"))
-    t = t_quantiles(questions - 1, [count - 1 for count in numbers.unique()])
+    t, n = pl.col("t"), pl.col("n")
     spread = (mean * (1 - mean)).clip(0, 1)
     informative = (variance > _ROUNDING) & (spread > _ROUNDING)
-    n = pl.when(informative).then(pl.min_horizontal(spread / variance, "values")).otherwise(questions)
+    means = means.with_columns(
+        t=t_quantiles(questions - 1, [count - 1 for count in means["questions"].unique()]),
+        n=pl.when(informative).then(pl.min_horizontal(spread / variance, "values")).otherwise(questions),
+    )
     # Wilson's interval (E. B. Wilson, Journal of the American Statistical Association 22, 1927)
-    center = (mean + t**2 / (2 * n)) / (1 + t**2 / n)
-    of_wilson = t / (1 + t**2 / n) * (mean * (1 - mean) / n + t**2 / (4 * n**2)).sqrt()
-    half = t * variance.sqrt()
-    low = pl.when(is_bounded).then((center - of_wilson).clip(0, 1)).otherwise(mean - half)
-    high = pl.when(is_bounded).then((center + of_wilson).clip(0, 1)).otherwise(mean + half)
-    return low.alias("low"), high.alias("high")
+    means = means.with_columns(
+        center=(mean + t**2 / (2 * n)) / (1 + t**2 / n),
+        of_wilson=t / (1 + t**2 / n) * (mean * (1 - mean) / n + t**2 / (4 * n**2)).sqrt(),
+        half=t * variance.sqrt(),
+    )
+    center, of_wilson, half = map(pl.col, ("center", "of_wilson", "half"))
+    return means.select(
+        low=pl.when(is_bounded).then((center - of_wilson).clip(0, 1)).otherwise(mean - half),
+        high=pl.when(is_bounded).then((center + of_wilson).clip(0, 1)).otherwise(mean + half),
+    )
