@@ -268,6 +268,7 @@ def rg_env(*args, cwd):
     return run_command(*command, cwd=cwd, check=False, env={"PYTHONPATH": str(ROOT)})
 
 
+@pytest.mark.long
 def test_every_command_finds_a_task_of_a_module(tmp_path):
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
     here.mkdir()

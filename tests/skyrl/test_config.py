@@ -105,6 +105,7 @@ def test_relative_paths_mean_the_folder_in_which_the_command_runs(base, tmp_path
     assert cfg.generator.chat_template.name_or_path == str(tmp_path / "chat.jinja")
 
 
+@pytest.mark.long
 def test_settings_are_checked_without_importing_vllm(tmp_path):
     """SkyRL's config imports it where it is installed, which takes a quarter of a minute."""
     (tmp_path / "vllm").mkdir()

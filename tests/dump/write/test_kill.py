@@ -86,6 +86,7 @@ def _deaths(operations: dict[str, list[str]]) -> list[Death]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("thread", THREADS)
 def test_killed_at_every_file_operation(ram_folder, writers, thread):
     """Through rotations, and the start and the end of a run."""

@@ -125,8 +125,8 @@ DIFFERENCES: dict[str, str] = {
 @pytest.mark.parametrize(
     ("task", "count"),
     [
-        *((task, 600) for task in (*LITERALS, *ARITHMETIC)),
-        *((task, 200) for task in SYMBOLIC),  # upstream takes milliseconds for each of them
+        *((task, 250) for task in (*LITERALS, *ARITHMETIC)),
+        *((task, 80) for task in SYMBOLIC),  # upstream takes milliseconds for each of them
         *(pytest.param(task, 2000, marks=pytest.mark.weekly) for task in (*LITERALS, *ARITHMETIC, *SYMBOLIC)),
     ],
 )
