@@ -43,6 +43,14 @@ def check_output(path: str | Path, ending: str, *, force: bool = True) -> Path:
     return out
 
 
+NOT_A_FOLDER_NAME = "it names the run's folder; write a name without slashes"
+
+
+def is_folder_name(name: str) -> bool:
+    """Return whether a run's name can be that of its folder."""
+    return name.strip() not in ("", ".", "..") and "/" not in name
+
+
 def make_new_folder(stem: Path) -> Path:
     """Make the folder `STEM-DATE-TIME`, which nobody else has.
 

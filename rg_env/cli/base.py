@@ -203,7 +203,8 @@ def _flush_output() -> None:
 
 
 def _shorten(param: Any) -> Any:
-    """Replace long type names in the help, which leave little room for words."""
+    """Replace long type names in the help, which leave little room for words. An option that may be repeated has a
+    metavar of its own, and says so in its help."""
     kind = param.type_descriptor
     if isinstance(param, TyperArgument):
         param.display_type_rich = lambda ctx: None  # type: ignore[method-assign]

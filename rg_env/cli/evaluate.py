@@ -189,7 +189,8 @@ def evaluate(
             folder = out
             if len(models) > 1:
                 folder = out / options.name.replace(" ", "_")
-            options = _with_checked_tags(options, config, all_settings)
+            known = limits_of_prompts.get("tokenizer") if options is models[0] else None
+            options = _with_checked_tags(options, config, all_settings, known)
             job = Job("eval", questions, samples, replace(config, dump_dir=str(folder)), options)
             finished = run_job(job, resume=requests.resume)
             _print_finished(finished)
@@ -210,7 +211,10 @@ def evaluate(
 
 
 def _stem_of_evaluation(settings: "Settings", model: "EndpointOptions") -> Path:
-    """Where the folder of an evaluation begins: in that of the run whose model it is, otherwise beside all runs."""
+    """Where the folder of an evaluation begins: in that of the run whose model it is, otherwise beside all runs.
+
+    docs/collect.md promises these names; readers find a dump by its files.
+    """
     from rg_env.evaluate.server import run_of
 
     run = run_of(model.model) if model.url is None else None
@@ -218,7 +222,7 @@ def _stem_of_evaluation(settings: "Settings", model: "EndpointOptions") -> Path:
         return run / "eval"
     recipe = Path(settings.rg.dump_dir).expanduser().parent  # runs/NAME
     if settings.has_file and recipe.name:
-        return recipe.with_name(f"{settings.skyrl.get('trainer.run_name', recipe.name)}-eval")
+        return recipe.with_name(f"{settings.run_name or recipe.name}-eval")
     return Path("runs", f"{Path(model.model).name}-eval")
 
 
@@ -305,8 +309,13 @@ def _models(
     return [EndpointOptions(url, model.path, model.name, sampling, limits, arguments, request) for model in models]
 
 
-def _with_checked_tags(options: "EndpointOptions", config: "RGDumpConfig", settings: "Settings") -> "EndpointOptions":
+def _with_checked_tags(
+    options: "EndpointOptions", config: "RGDumpConfig", settings: "Settings", tokenizer: Any = None
+) -> "EndpointOptions":
     """Return the options with how the prompts end, if the server is to be started here: then its tokenizer is known.
+
+    Args:
+        tokenizer: of the model, if it has been loaded.
 
     Raises:
         ConfigError: with this template or tokenizer, every response would score 0.
@@ -316,7 +325,7 @@ def _with_checked_tags(options: "EndpointOptions", config: "RGDumpConfig", setti
     if options.url is not None:
         return options
     try:
-        tokenizer = load_tokenizer(options.model)
+        tokenizer = load_tokenizer(options.model) if tokenizer is None else tokenizer
     except (ImportError, OSError, ValueError):  # the server says what it cannot load
         return options
     keeps = options.request.get("skip_special_tokens") is False

@@ -108,8 +108,9 @@ def read_beside(ckpt_path: str | Path, name: str) -> bytes | None:
 
 def _write_run_file(path: str, content: bytes) -> None:
     if "://" not in path:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        replace_bytes(Path(path), content)
+        file = Path(path).expanduser()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_bytes(file, content)
         return
     system, name = _object_store(path)  # a put is atomic
     system.makedirs(system._parent(name), exist_ok=True)
@@ -117,7 +118,12 @@ def _write_run_file(path: str, content: bytes) -> None:
 
 
 def _object_store(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL, and the path there. Raises OSError: there is no such one, or no package for
+    it."""
     import fsspec
 
-    system, name = fsspec.core.url_to_fs(url)
+    try:
+        system, name = fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise OSError(str(error)) from error
     return system, name

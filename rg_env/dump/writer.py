@@ -295,7 +295,8 @@ class DumpWriter:
                     self._put(self._waiting[0])
                 except (TypeError, ValueError) as error:  # not of the disk: refuse this record, write the others
                     logger.opt(exception=error).error("dump: 1 record refused, it cannot be written as JSON")
-                    self._refused.add(getattr(self._waiting[0], "group_id", ""))
+                    if isinstance(self._waiting[0], GroupRecord):
+                        self._refused.add(self._waiting[0].group_id)
                 self._waiting.popleft()
             if self._config.dump_fsync:
                 for file in self._files.values():

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rg_env.base.atomic import NOT_A_FOLDER_NAME, is_folder_name
 from rg_env.base.errors import ConfigError, need, refuse, similar_words
 from rg_env.base.output import print_error
 from rg_env.configuration.config import PREFIX, RGDumpConfig
@@ -24,6 +25,7 @@ _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_generate_lengt
 _NEUTRAL = {"min_p": 0.0, "top_k": -1, "repetition_penalty": 1.0, "stop": None}
 """Sampling parameters that a request does not have, with the values that change nothing."""
 _TEMPLATE = "generator.chat_template_kwargs"
+_RUN_NAME = "trainer.run_name"
 _ELSEWHERE = {
     "generator.chat_template.name_or_path": "the server has one; name another after `--`, and set null here",
     "data.val_data": "the questions are those of --suite; set null here",
@@ -103,6 +105,11 @@ class Settings:
         return fields | ({"chat_template_kwargs": self.chat_template_kwargs} if self.chat_template_kwargs else {})
 
     @property
+    def run_name(self) -> str:
+        """The name of the training that the configuration is for; "" if it has none."""
+        return str(self.skyrl.get(_RUN_NAME) or "")
+
+    @property
     def chat_template_kwargs(self) -> dict[str, Any]:
         """Arguments of the chat template."""
         return dict(self.skyrl.get(_TEMPLATE) or {}) | self._below(f"{_TEMPLATE}.")
@@ -163,7 +170,10 @@ def read_settings(args: Iterable[str], command: str, suite: str = "fixed", **our
         need(not skyrl.get(name), name, skyrl.get(name), why)
     config.validate()
     import_modules(config)
-    return Settings(config, skyrl, bool(files))
+    settings = Settings(config, skyrl, bool(files))
+    if settings.run_name:
+        need(is_folder_name(settings.run_name), _RUN_NAME, settings.run_name, NOT_A_FOLDER_NAME)
+    return settings
 
 
 def _refuse_unused(name: str, value: Any, command: str, suite: str) -> None:

@@ -159,7 +159,9 @@ def _evenly[T](by_task: Mapping[str, Iterator[T]], count: int) -> Iterator[T]:
 
 
 def _spread(tasks: Sequence[str]) -> list[str]:
-    """Return the tasks so that every prefix has each category in proportion to its number of tasks.
+    """Return the tasks so that a prefix has each category in proportion to its number of tasks, rounded up: the first
+    tasks are one of each. In another order, `--items` would ask other questions, and `--resume` refuse runs that began
+    before.
 
     >>> _spread(["complex_arithmetic", "polynomial_equations", "gcd", "lcm", "chain_sum", "fraction_simplification"])
     ['complex_arithmetic', 'gcd', 'lcm', 'polynomial_equations', 'chain_sum', 'fraction_simplification']

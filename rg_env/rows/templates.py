@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any
 from unittest import mock
 
@@ -27,7 +26,7 @@ _THINK, _ANSWER = ("<think>", "</think>"), ("<answer>", "</answer>")
 _END = 20
 """Characters at the end of a system message by which it is found in a prompt."""
 _SHOWN = 160
-"""Characters of a template's error, and of a setting's value."""
+"""Characters of a template's error."""
 
 
 class Opening(StrEnum):
@@ -52,7 +51,6 @@ def judged_text(text: str, prefilled_think: bool, opening: Opening | None) -> st
     return text
 
 
-@lru_cache(maxsize=1)  # several checks of a command need the same one
 def load_tokenizer(model: str) -> Any:
     """Return the tokenizer of a model folder, or of a model of the hub, as training loads it, but without a warning
     for long texts."""
@@ -186,7 +184,8 @@ def _render(
 
 
 def _opening_of(end: str) -> Opening:
-    """Return how the text behind a question ends."""
+    """Return how the text behind a question ends. A template may write the beginning of a thought behind `<think>`, so
+    the tag need not be the last text."""
     opened, closed = (end.rfind(tag) for tag in _THINK)
     if opened > closed:
         return Opening.THINK_OPENED

@@ -143,6 +143,7 @@ def _texts_for_scorer(task: str, entry: Entry, answer: str) -> tuple[str, str]:
         check = CHECKS[task]
         if not check.allows(entry, answer):
             raise Refusal(check.reason)
+        answer = check.text(entry, answer)
     return answer, f"<answer>{answer}</answer>"
 
 
@@ -362,15 +363,24 @@ _MOST_SIGNS = 200
 
 
 def _is_same_json(entry: Entry, answer: str) -> bool:
+    """Return whether an answer is the item's JSON value, or text around it if that is an object."""
     own = entry["answer"].strip()
-    right = _canonical_json(own)
     if answer.strip() == own:
         return True
+    right = _canonical_json(own)
     if right is None:
         return False
     # The whole answer, or the object in it, as the scorer looks for it.
     texts = (answer, answer[answer.find("{") : answer.rfind("}") + 1])
     return any(_canonical_json(text) == right for text in texts)
+
+
+def _own_json(entry: Entry, answer: str) -> str:
+    """Return the item's own text for its value in another spelling: upstream reads objects, and compares all other
+    values as texts."""
+    right = _canonical_json(entry["answer"])
+    is_object = right is None or right.startswith("{")
+    return answer if is_object or _canonical_json(answer) != right else entry["answer"]
 
 
 def _canonical_json(text: str) -> str | None:
@@ -524,11 +534,17 @@ def _interval(text: str) -> list[Fraction]:
     return numbers
 
 
+def _as_it_is(entry: Entry, answer: str) -> str:
+    return answer
+
+
 class Check(NamedTuple):
-    """A rule: whether an answer may be scored, and the reason for a rejection, as a sentence to display."""
+    """A rule: whether an answer may be scored, the reason for a rejection, as a sentence to display, and the text that
+    the scorer gets."""
 
     allows: Callable[[Entry, str], bool]
     reason: str
+    text: Callable[[Entry, str], str] = _as_it_is
 
 
 def _exactly_one_of(*choices: str) -> Check:
@@ -542,7 +558,7 @@ def _exactly_one_of(*choices: str) -> Check:
 
 JUDGED_HERE: dict[str, Check] = {
     # The distance is divided by the length of the longer JSON, so that `{"":{"":{"":…}}}` scores 0.9.
-    "codeio": Check(_is_same_json, "the value is wrong, and upstream would reward long answers"),
+    "codeio": Check(_is_same_json, "the value is wrong, and upstream would reward long answers", _own_json),
     # A common prefix scores, so that 0 scores 0.9; a number with a large exponent takes for ever.
     "coin_flip": Check(
         _is_right_probability,
@@ -556,7 +572,7 @@ JUDGED_HERE: dict[str, Check] = {
     "time_intervals": Check(_is_right_interval, "the interval is wrong, and upstream would reward closeness"),
 }
 """Tasks whose answers the guard judges itself, because upstream rewards wrong ones: its scorer gets right ones
-only, as they are written, so it must be able to read them."""
+only, so it must be able to read them."""
 
 # To guard a task against answers that its upstream scorer rewards wrongly, or that hang or crash it:
 # 1. Reproduce the problem with the upstream scorer in tests/tasks/test_soundness.py: as a row of `FREE`, or as a test.

@@ -346,10 +346,15 @@ def _with_numbers(value: Any, numbers: Mapping[str, Any]) -> Any:
 
 
 def _is_close(one: Any, other: Any, tolerance: float) -> bool:
-    # The difference has its own 30 digits, so that two large numbers are told apart. Raises TypeError for no number.
-    difference = abs((one - other).evalf(_DIGITS))
+    """Return whether two values are close. An infinite one is close only to itself: 1/0 is no answer to infinity.
+
+    Raises:
+        TypeError: one has no number.
+    """
     if one.is_infinite or other.is_infinite:
         return bool(one == other)
+    # The difference has its own 30 digits, so that two large numbers are told apart.
+    difference = abs((one - other).evalf(_DIGITS))
     size = max(abs(one.evalf(_DIGITS)), abs(other.evalf(_DIGITS)))
     if size == 0:
         return True

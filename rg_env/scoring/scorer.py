@@ -128,7 +128,8 @@ class Scorer(AbstractContextManager["Scorer"]):
                 the task. Not changed. If its stored answer is wrong, a corrected copy is scored
                 (`rg_env.tasks.upstream.oracles`). Or the same packed (`pack`), which saves time for several answers.
             answer: any string; anything else is REJECTED.
-            config: the options of the task's dataset that differ from the defaults. `seed` and `size` don't matter.
+            config: the options of the task's dataset that differ from the defaults. `seed` and `size` don't matter. One
+                that the task does not have, or refuses, is ERROR, because options come with entries.
 
         Raises:
             ConfigError: the entry does not name its task.

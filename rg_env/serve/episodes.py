@@ -173,7 +173,7 @@ class Episodes:
         return self._running.get(key)
 
     def end(self, key: str) -> None:
-        """Forget the episode; an answer that waits to be scored gives its place back."""
+        """Forget the episode, if it is there; an answer that waits to be scored gives its place back."""
         episode = self._running.pop(key, None)
         if episode is None:
             return

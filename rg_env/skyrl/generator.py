@@ -135,7 +135,11 @@ class RGDumpGenerator(SkyRLGymGenerator):
         trajectory_id: TrajectoryID | None = None,
         **kwargs: Any,
     ) -> Any:
-        """As in SkyRL. The first rollout that raises is logged: SkyRL ends the run without saying which it was."""
+        """As in SkyRL. The first rollout that raises is logged: SkyRL ends the run without saying which it was.
+
+        Not tried again: the environment of a second try would fill the same slot, and the dialog (`note_turns`) would
+        have the turns of both.
+        """
         try:
             return await super().agent_loop(prompt, env_class, env_extras, *args, trajectory_id=trajectory_id, **kwargs)
         except Exception as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import sys
 import zipfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -16,22 +17,27 @@ from typing import Any
 
 from loguru import logger
 
-from rg_env.base.errors import refuse
+from rg_env.base.errors import ConfigError, refuse
 from rg_env.configuration.config import PREFIX, RGDumpConfig
 from rg_env.configuration.settings import Difference, differences, free_settings
 from rg_env.dump.run_file import read_beside, read_run_file
 from rg_env.skyrl.cpu.cpu_settings import NANO_FOLDER
 
+_NEWEST = "latest_ckpt_global_step.txt"
+"""Where SkyRL notes the step of the newest checkpoint."""
 STEP_FOLDER = re.compile(r"global_step_(\d+)")
 """The name of a checkpoint's folder."""
 
 
 def check_resumption(cfg: Any) -> Iterator[tuple[str, str]]:
-    """Yield the settings with which a run cannot be resumed, and what would be right."""
+    """Yield the settings with which a run cannot be resumed, and what would be right.
+
+    Paths may still be as typed: `train_config` makes them absolute after this check.
+    """
     trainer, path = cfg.trainer, str(cfg.trainer.resume_path or "")
     if trainer.resume_mode == "from_path" and "global_step_" not in Path(path).name:
         yield "trainer.resume_path", "trainer.resume_mode=from_path needs a checkpoint, such as …/global_step_40"
-    elif trainer.resume_mode == "from_path" and "://" not in path and not Path(path).is_dir():
+    elif trainer.resume_mode == "from_path" and "://" not in path and not Path(path).expanduser().is_dir():
         yield "trainer.resume_path", "there is no such folder"
     if trainer.resume_mode == "latest" and trainer.ckpt_interval < 0 and step_in(trainer.ckpt_path) is not None:
         right = f"SkyRL cannot resume from {trainer.ckpt_path} with that; set it to 0 to write no more checkpoints, "
@@ -44,8 +50,9 @@ def finished_at(cfg: Any) -> int | None:
     SkyRL would start everything, evaluate and, with `max_training_steps`, train one step more. Not recognized: a run on
     files that is limited by its epochs, because how many of their rows are too long is not known yet.
     """
-    trainer, newest = cfg.trainer, step_in(cfg.trainer.ckpt_path)
-    if trainer.resume_mode != "latest" or newest is None:
+    trainer = cfg.trainer
+    newest = step_in(trainer.ckpt_path) if trainer.resume_mode == "latest" else None
+    if newest is None:
         return None
     limits = []
     if trainer.max_training_steps is not None:
@@ -59,16 +66,34 @@ def finished_at(cfg: Any) -> int | None:
 
 
 def step_in(ckpt_path: str | Path) -> int | None:
-    """Return the step of the newest checkpoint in a folder or behind a URL, as SkyRL notes it; None if there is
-    none."""
+    """Return the step of the newest checkpoint in a folder or behind a URL, as SkyRL notes it; None if there is none.
+
+    Raises:
+        ConfigError: the note is not a number: SkyRL was killed while it wrote it.
+    """
     try:
-        # A missing file is read as an empty one, which is not a number, either.
-        return int(read_beside(ckpt_path, "latest_ckpt_global_step.txt") or b"")
-    except ValueError:
-        return None
+        noted = read_beside(ckpt_path, _NEWEST)
     except OSError as error:
         logger.warning("{} cannot be read ({}), so it is not known which run is to be continued", ckpt_path, error)
         return None
+    if noted is None:
+        return None
+    try:
+        return int(noted)
+    except ValueError:
+        raise ConfigError(
+            f"{ckpt_path}/{_NEWEST} is empty or cut off: write the number of the newest whole checkpoint into it"
+            f"{_newest_whole_step(ckpt_path)}, or set trainer.resume_mode=none for a new run"
+        ) from None
+
+
+def _newest_whole_step(ckpt_path: str | Path) -> str:
+    """Return `, 40` where the newest checkpoint that is whole has that step; else an empty text."""
+    if "://" in str(ckpt_path):
+        return ""
+    beyond_all = Path(ckpt_path).expanduser() / f"global_step_{sys.maxsize}"
+    whole = _newest_whole_before(beyond_all)
+    return f", {whole.name.removeprefix('global_step_')}" if whole else ""
 
 
 # ----------------------------------------------------------------------------------------------- a broken checkpoint

@@ -20,7 +20,7 @@ from typing import Any
 
 from loguru import logger
 
-from rg_env.base.atomic import make_new_folder
+from rg_env.base.atomic import NOT_A_FOLDER_NAME, is_folder_name, make_new_folder
 from rg_env.base.errors import refuse
 from rg_env.configuration.config import PREFIX
 from rg_env.configuration.settings import set_value, value_of
@@ -98,11 +98,6 @@ class RunFolder:
     def _set_paths(self, cfg: Any, folder: Path) -> None:
         for name, part in self.parts.items():
             set_value(cfg, name, str(folder / part))
-
-
-def is_folder_name(name: str) -> bool:
-    """Return whether a run's name can be that of its folder."""
-    return name.strip() not in ("", ".", "..") and "/" not in name
 
 
 def _shared_folder(cfg: Any, given: Collection[str], typed: Collection[str]) -> tuple[Path | None, dict[str, str]]:
@@ -200,7 +195,7 @@ def _link(link: Path, folder: Path) -> None:
 def check_run_name(cfg: Any) -> Iterator[tuple[str, str]]:
     """Refuse a name that cannot be that of a folder."""
     if not is_folder_name(cfg.trainer.run_name):
-        yield _NAME, "it names the run's folder; write a name without slashes"
+        yield _NAME, NOT_A_FOLDER_NAME
 
 
 def refuse_what_is_of_another_run(cfg: Any, folder: RunFolder) -> None:

@@ -43,7 +43,7 @@ class Row(NamedTuple):
         answers: all that are right, as texts.
         options: those that the question lists, by letter.
         is_number, is_float: whether the file has the answer as a number, and as a floating-point number.
-        place: of the right option, if the file has this in place of its letter or text.
+        places: of the right options, where the file has a place instead of a letter or text; else None.
     """
 
     number: int
@@ -55,7 +55,7 @@ class Row(NamedTuple):
     options: Mapping[str, str] = MappingProxyType({})
     is_number: bool = False
     is_float: bool = False
-    place: int | None = None
+    places: tuple[int | None, ...] = ()
 
 
 class Rows(NamedTuple):
@@ -182,24 +182,28 @@ def _with_letters(place: str, rows: Sequence[Row]) -> list[Row]:
     """
     first, places, last = 0, set[int](), None
     for row in rows:
-        if row.place is not None:
-            places.add(row.place)
-            if row.place == (len(row.options) or number_listed(row.question)):
-                last = row
+        known = [at for at in row.places if at is not None]
+        places.update(known)
+        if (len(row.options) or number_listed(row.question)) in known:
+            last = row
     if last and 0 not in places:
         first = 1
         line = "{}: the answers are places of options, counted from 1: that of row {} is {}, which is the last"
-        logger.warning(line, place, last.number, last.place)
+        logger.warning(line, place, last.number, max(at for at in last.places if at is not None))
     doubtful, lettered = 0, []
     for row in rows:
-        if row.place is None:
-            lettered.append(row)
-            continue
-        letter = ascii_uppercase[min(row.place - first, len(ascii_uppercase) - 1)]
-        # An option that reads as the place.
-        other = {text: letter for letter, text in row.options.items()}.get(str(row.place), letter)
-        doubtful += other != letter
-        lettered.append(row._replace(answer=letter, answers=(letter,)))
+        answers, is_doubtful = [], False
+        for answer, at in zip(row.answers, row.places or [None] * len(row.answers), strict=True):
+            # A place beyond the options becomes a letter that none has, or stays: the audit leaves that row out.
+            letter = answer
+            if at is not None and at - first < len(ascii_uppercase):
+                letter = ascii_uppercase[at - first]
+                # An option that reads as the place.
+                other = {text: letter for letter, text in row.options.items()}.get(str(at), letter)
+                is_doubtful |= other != letter
+            answers.append(letter)
+        doubtful += is_doubtful
+        lettered.append(row._replace(answer=answers[0], answers=tuple(answers)))
     if doubtful:
         line = "{}: in {} of {} rows the answer is the place of one option, counted from {}, and the text of another"
         logger.warning(f"{line}: the place counts; write texts in quotes", place, doubtful, len(rows), first)
@@ -239,13 +243,16 @@ def _row_of(number: int, columns: object, file: QuestionFile) -> Row:
             raise ValueError(f"{getattr(file, name)} is empty")
         if not text.isascii():
             text.encode()  # raises for half of a surrogate pair, which no tokenizer takes
-    is_number, place = isinstance(value, (int, float)), None
+    is_number = isinstance(value, (int, float))
+    places: tuple[int | None, ...] = ()
     if scorer == "choice":
         options = _options(question, options, columns, file)
         answers = tuple(options.letters.get(answer, answer) for answer in answers)
-        place = _place_of(answers[0], is_number, options)
+        values = value if isinstance(value, list) else [value]
+        numbered = {str(each) for each in values if isinstance(each, (int, float))}
+        places = tuple(_place_of(answer, answer in numbered, options) for answer in answers)
     numbers = {"is_number": is_number, "is_float": isinstance(value, float)}
-    return Row(number, question, answers[0], columns, scorer, answers, options.texts, **numbers, place=place)
+    return Row(number, question, answers[0], columns, scorer, answers, options.texts, **numbers, places=places)
 
 
 def _place_of(answer: str, is_number: bool, options: Options) -> int | None:

@@ -40,7 +40,8 @@ class QuestionStream:
         max_prompt_length: in tokens.
 
     Attributes:
-        left_out: how many rows of the split are not asked.
+        left_out: how many rows of the split are not asked. If these are all, there are no items: `EvalSet` takes such a
+            stream, `item` does not.
 
     Raises:
         ConfigError: a row is wrong or its prompt is too long, or there is no row for this split.
@@ -77,7 +78,14 @@ class QuestionStream:
         Args:
             alone: no other task is in the mix: all rows come before one comes again, each time in another order.
                 Otherwise the row is drawn by hash.
+
+        Raises:
+            ConfigError: all rows of the split are left out.
         """
+        if not self.rows:
+            raise ConfigError(
+                f"tasks: {self.task}: every row of its {self.split} split is left out; `rg-env tasks RECIPE` says why"
+            )
         if alone:
             turn, position = divmod(index, len(self.rows))
             return self.at(self._order(turn)[position])

@@ -28,6 +28,15 @@ def test_a_recipe_is_read_as_skyrl_reads_it(name):
     assert samples == theirs.generator.eval_n_samples_per_prompt
 
 
+def test_a_run_name_that_no_folder_can_have_is_refused_as_in_training(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("trainer: {run_name: exp/1}\n")
+    with pytest.raises(ConfigError, match=r"trainer\.run_name='exp/1': it names the run's folder; write a"):
+        read_settings([str(file)], "eval")
+    file.write_text("trainer: {run_name: null}\n")
+    assert read_settings([str(file)], "eval").run_name == ""
+
+
 def test_typed_settings_override_files_and_ours(tmp_path):
     file = tmp_path / "a.yaml"
     file.write_text("environment: {skyrl_gym: {rg_dump: {seed: 3, scorer.timeout: 9, tasks: {gcd: {weight: 2}}}}}\n")

@@ -121,6 +121,23 @@ def test_an_entry_without_its_task_or_a_response_that_is_no_text_is_the_callers_
 
 
 @pytest.mark.parametrize(
+    ("own", "right", "wrong"),
+    [
+        ("[1, 2]", ["[1,2]", "[ 1,\n2 ]", "[1, 2.0]"], ["[2, 1]", "[1, 2] or so", "1, 2"]),
+        ("5", ["5.0", " 5 "], ["6", "five"]),
+        ('"a b"', ['"a\\u0020b"'], ["a b", '"ab"']),
+        ('{"a": [1, 2]}', ['{"a":[1,2]}', '{"a": [1, 2.0]}'], ['{"a": [2, 1]}']),
+    ],
+)
+def test_a_json_value_of_codeio_may_be_spelled_otherwise(
+    scorer: Scorer, own: str, right: list[str], wrong: list[str]
+) -> None:
+    entry = {"question": "", "answer": own, "metadata": {"source_dataset": "codeio"}}
+    assert {scorer.score_answer(entry, answer).score for answer in right} == {1.0}
+    assert {scorer.score_answer(entry, answer).score for answer in wrong} == {0.0}
+
+
+@pytest.mark.parametrize(
     "bad", [{"workers": 0}, {"workers": "many"}, {"timeout": 0.0}, {"timeout": float("nan")}, {"max_answer_chars": 0}]
 )
 def test_settings_out_of_range_are_refused(bad: dict[str, Any]) -> None:
@@ -191,15 +208,15 @@ def test_an_answer_that_takes_too_long_times_out_and_harms_no_other(impatient: S
 
 def when_asked(monkeypatch: pytest.MonkeyPatch, act: Callable[[Worker, bytes, float], None]) -> None:
     """Call `act` with a worker that is about to get an answer, what it gets, and its limit of CPU seconds."""
-    exchange = Worker._exchange
+    ask_several = Worker.ask_several
 
     async def acting(worker: Worker, requests: Sequence[tuple[bytes, bytes]], limit: Limit) -> list[object]:
         for target, arguments in requests:
             if target and arguments:
                 act(worker, arguments, limit.cpu)
-        return await exchange(worker, requests, limit)
+        return await ask_several(worker, requests, limit)
 
-    monkeypatch.setattr(Worker, "_exchange", acting)
+    monkeypatch.setattr(Worker, "ask_several", acting)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")

@@ -206,6 +206,12 @@ def test_places_are_counted_from_1_if_the_last_option_is_right_somewhere_and_non
     assert letters([1, 2, 3]) == ["B", "C", "D"]  # nothing says that these are counted from 1
     assert letters(["A", "z", "12"]) == ["A", "z", "12"]
     assert sum("counted from 1" in line for line in warnings) == 2
+    # A list is several right answers, each of them a place, a letter or a text.
+    path.write_text(json.dumps({"question": "Q", "options": ["w", "x", "y", "z"], "answer": [0, "2", "D", "y"]}))
+    assert rows_of(path, **settings)[0].answers == ("A", "C", "D", "y")
+    many = [f"option {number}" for number in range(26)]
+    path.write_text(json.dumps({"question": "Q", "options": many, "answer": 27}))
+    assert rows_of(path, **settings)[0].answer == "27", "there is no such option, and Z is another"
     listed = "{question}\nA. {options}\nB. more\nC. less\nD. none"
     path.write_text(json.dumps({"question": "Q", "options": "some", "answer": 4}))
     assert rows_of(path, question=listed, scorer="choice")[0].answer == "D"
@@ -375,6 +381,11 @@ def test_rows_of_the_hub_are_those_that_datasets_loads(tmp_path: Path) -> None:
     assert [row.question for row in read_rows("mine", file, Split.TRAIN).rows] == ["1 + 1?", "1 + 2?"]
     assert [row.question for row in read_rows("mine", file, Split.EVAL).rows] == ["1 + 1?"]
     assert [row.number for row in QuestionStream("mine", file, 0, Split.TRAIN).rows] == [2]
+    stream = QuestionStream("mine", file, 0, Split.TRAIN, left_out=[1, 2])
+    assert (len(stream), stream.left_out) == (0, 1)
+    for alone in (True, False):
+        with pytest.raises(ConfigError, match="every row of its train split is left out"):
+            stream.item(0, alone=alone)
 
 
 @pytest.fixture

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from rg_env.base.errors import DumpError
 from rg_env.dump import DumpWriter, FileKind, ledger_line, to_line
 from rg_env.dump.files import batch_name
 from rg_env.dump.part_file import finish_leftovers
+from rg_env.dump.run_file import claim_run
 from tests.dump.records import RUN_ID, group, names, uids
+
+
+def test_a_run_is_found_again_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    run_id, _ = claim_run("~/checkpoints", resuming=False)
+    assert claim_run("~/checkpoints", resuming=True) == (run_id, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
+
+
+@pytest.mark.parametrize("url", ["foo://bucket/run", "s3://bucket/run"])
+def test_a_place_that_nothing_can_reach_is_one_line(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    for resuming in (False, True):
+        with pytest.raises(DumpError, match=r": cannot write the run id \(.*\): choose another trainer.ckpt_path"):
+            claim_run(url, resuming=resuming)
 
 
 def _part(folder: Path, kind: FileKind, *lines: bytes, number: int = 0) -> Path:

@@ -177,6 +177,17 @@ def test_a_record_that_cannot_be_json_costs_itself_only(tmp_path, log):
     assert any("1 record refused, it cannot be written as JSON" in line for line in log)
 
 
+def test_a_record_of_training_that_cannot_be_json_is_no_missing_group(tmp_path, log):
+    trained = TrainedRecord(RUN_ID, 1, 1, group(0).group_id, 1, [0])
+    broken = TrainedRecord(RUN_ID, 1, 1, group(0).group_id, 1, ["\ud800"])
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        writer.submit([group(0), broken, trained]).result(5)
+        assert writer.missing == 0
+    assert uids(tmp_path) == ["0"]
+    assert [record.group_id for record in open_run(tmp_path).trained()] == [trained.group_id]
+    assert any("1 record refused, it cannot be written as JSON" in line for line in log)
+
+
 def test_close_may_be_called_again_and_late_groups_are_refused(tmp_path, log):
     writer = DumpWriter(tmp_path, RUN_ID, 1)
     writer.submit([group(0)])

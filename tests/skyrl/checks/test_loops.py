@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import zipfile
 
 import pytest
 from loguru import logger
@@ -28,6 +29,32 @@ def load(folder, **more):
 def test_resuming_from_a_path_that_is_no_checkpoint_is_refused(tmp_path, path):
     with pytest.raises(ConfigError, match=r"trainer\.resume_path="):
         load(tmp_path, trainer__resume_mode="from_path", trainer__resume_path=path)
+
+
+def test_the_home_folder_may_be_written_as_a_tilde(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "other" / "global_step_4").mkdir(parents=True)
+    cfg = load(tmp_path, trainer__resume_mode="from_path", trainer__resume_path="~/other/global_step_4")
+    assert cfg.trainer.resume_path == f"{tmp_path}/other/global_step_4"
+
+
+@pytest.mark.parametrize("torn", ["", "\0\0"])
+def test_a_note_of_the_newest_checkpoint_that_is_cut_off_starts_no_new_run(unfinished, tmp_path, torn):
+    """SkyRL does not write it in one step."""
+    note = tmp_path / "checkpoints" / "latest_ckpt_global_step.txt"
+    note.write_text(torn)
+    with pytest.raises(ConfigError, match=r"is empty or cut off: write the number of the newest whole checkpoint into"):
+        unfinished()
+    for step in (2, 4):
+        folder = tmp_path / "checkpoints" / f"global_step_{step}"
+        folder.mkdir(exist_ok=True)
+        for name in ("trainer_state.pt", "data.pt"):
+            with zipfile.ZipFile(folder / name, "w"):
+                pass
+    (tmp_path / "checkpoints" / "global_step_4" / "model.pt").write_bytes(b"PK")
+    with pytest.raises(ConfigError, match=r"into it, 2, or set trainer\.resume_mode=none"):
+        unfinished()
+    unfinished(trainer__resume_mode="none", trainer__ckpt_path=str(tmp_path / "elsewhere"))
 
 
 def test_resuming_without_further_checkpoints(tmp_path):
@@ -106,7 +133,7 @@ def unfinished(tmp_path):
     folder = tmp_path / "checkpoints"
     (folder / "global_step_4").mkdir()
     (folder / "latest_ckpt_global_step.txt").write_text("4")
-    return lambda **more: load(tmp_path, **latest, **more)
+    return lambda **more: load(tmp_path, **latest | more)
 
 
 def test_latest_continues_the_same_experiment_only(unfinished, tmp_path):
