@@ -16,7 +16,7 @@ from functools import partial
 from importlib import import_module
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, get_origin
 
 import typer
 from rich.markup import escape
@@ -212,8 +212,7 @@ def _shorten(param: Any) -> Any:
         if param.is_flag:  # it has no value
             param.metavar = ""
         elif not kind.is_choice:  # Typer lists choices itself
-            value_type, *_ = get_args(kind.annotation) or (kind.annotation,)  # of a list: that of its elements
-            param.metavar = _METAVARS.get(value_type)
+            param.metavar = _METAVARS.get(kind.annotation)
     return param
 
 

@@ -114,7 +114,7 @@ async def _with_dialog(dialog: Dialog, loop: Awaitable[Any]) -> Any:
 
 async def _noted(dialog: Dialog, method: Callable[..., Any], arguments: Sequence[Any], call: Awaitable[Any]) -> Any:
     result = await call
-    dialog.note(method.__name__, arguments, result)
+    dialog.note(getattr(method, "__name__", ""), arguments, result)  # a `functools.partial` has none
     return result
 
 
