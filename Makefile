@@ -110,5 +110,6 @@ bench: install
 gpu-check:
 	$(BIN)/python scripts/gpu_check.py $(ARGS)
 
+# What `make` can make again; not `runs`.
 clean:
-	rm -rf $(VENV) .venv-uv $(VLLM_VENV) $(VERIFIERS_VENV) $(CLIENTS_VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-uv $(VLLM_VENV) $(VERIFIERS_VENV) $(CLIENTS_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

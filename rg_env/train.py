@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rg_env.base.errors import RGEnvError
-from rg_env.base.output import print_error, print_line, print_text
+from rg_env.base.output import guard_streams, print_error, print_line, print_text
 from rg_env.terminal.reports import Reports
 from rg_env.terminal.screen import Screen
 from rg_env.terminal.supervisor import supervise
@@ -37,6 +37,7 @@ def main(argv: Iterable[str] | None = None) -> NoReturn:
     args = list(sys.argv[1:] if argv is None else argv)
     settings = [arg for arg in args if arg not in (CHECK, VERBOSE)]
     verbose = VERBOSE in args
+    guard_streams()
     if CHECK not in args:
         screen = Screen("train", verbose=verbose)
         code = supervise(lambda: train(settings), screen)

@@ -12,8 +12,10 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
@@ -124,7 +126,10 @@ class _Console(Console):
 
 
 def guard_streams() -> None:
-    """Make our log lines safe to print as well, and print characters that the streams cannot encode as escapes."""
+    """Make our log lines safe to print as well, and print characters that the streams cannot encode as escapes. What
+    was closed before the start takes everything and shows nothing."""
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115  (for the rest of the process)
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
     logger.configure(patcher=_make_visible)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -183,8 +183,11 @@ def check_tasks(cfg: Any) -> None:
     from rg_env.scoring.audit import left_out_of_mix
 
     files = TaskMix.parse(cfg.rg_dump.tasks).files
+    splits = [Split.TRAIN]
+    if cfg.trainer.eval_interval > 0 and not cfg.data.val_data:  # as `get_eval_dataset` decides
+        splits.append(Split.EVAL)
     for task, file in files.items():
-        for split in Split:
+        for split in splits:
             QuestionStream(task, file, cfg.rg_dump.seed, split, files=files)
     # Both raise for what is wrong with a row, or with many.
     left_out_of_mix(cfg.rg_dump.tasks, cfg.rg_dump.scorer, cfg.rg_dump.format)

@@ -62,13 +62,13 @@ def training_task(cfg: RGTrainConfig, reports: Reports) -> None:
 @contextmanager
 def running_ray(cfg: RGTrainConfig) -> Iterator[None]:
     """Ray for the duration of the run. On the CPU it is a private one that leaves no files behind."""
+    os.environ.setdefault(_RAYS_WAIT, str(_WAIT))
     if cfg.rg_dump.device == "cpu":
         from rg_env.skyrl.cpu.cpu_experiment import cpu_ray
 
         with explaining_a_slow_start(), cpu_ray(cfg):
             yield
         return
-    os.environ.setdefault(_RAYS_WAIT, str(_WAIT))
     with explaining_a_slow_start():
         initialize_ray(cfg)
     try:

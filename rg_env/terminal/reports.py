@@ -28,6 +28,14 @@ _LONGEST = 2000
 """Characters of one text in a report: a pipe takes 4,096 bytes at once, or nothing."""
 
 
+def _shortened(text: str) -> str:
+    """Return a text that fits, cut at the end of a line: of many wrong settings, `--check` shows the others."""
+    if len(text) <= _LONGEST:
+        return text
+    whole, *_ = text[:_LONGEST].rsplit("\n", 1)
+    return f"{whole} …; the rest is left out: for wrong settings, `--check` shows all"
+
+
 @dataclass(frozen=True)
 class Reports:
     """Sends reports. Picklable.
@@ -57,7 +65,7 @@ class Reports:
         # A report that is too long for one write would be dropped as a whole.
         short = {}
         for name, fact in facts.items():
-            short[name] = fact[:_LONGEST] if isinstance(fact, str) else fact
+            short[name] = _shortened(fact) if isinstance(fact, str) else fact
         # Opened for every report, so as not to wait: without a supervisor the open fails, with a full pipe the write.
         with suppress(OSError):  # nobody reads, or the pipe is full
             pipe = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)

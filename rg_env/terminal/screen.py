@@ -286,7 +286,10 @@ def _how_to_continue(facts: Mapping[str, Any], args: Sequence[str]) -> str:
     step = facts.get("checkpoint", facts.get("resumed"))
     if step is None:
         return "no checkpoint to continue from (trainer.ckpt_interval)" if "step" in facts else "no step was finished"
-    resume = [*(arg for arg in args if not arg.startswith("trainer.resume_mode=")), "trainer.resume_mode=latest"]
+    resume = list(args)
+    # Without a checkpoint of its own, a run that began from another's begins there again.
+    if "checkpoint" in facts:
+        resume = [*(arg for arg in args if not arg.startswith("trainer.resume_mode=")), "trainer.resume_mode=latest"]
     return f"to continue from step {step}: {shlex.join(['rg-env', 'train', *resume])}"
 
 

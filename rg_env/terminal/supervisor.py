@@ -27,7 +27,6 @@ from typing import NoReturn
 import psutil
 
 from rg_env.base.errors import RGEnvError, one_line
-from rg_env.base.output import guard_streams
 from rg_env.base.processes import SCRATCH, STOPPED_BY, adopt_orphans, die_with_parent, make_scratch, redirect_output
 from rg_env.terminal.reports import VERBOSE, Reports
 from rg_env.terminal.screen import AT_THE_END, Screen
@@ -49,7 +48,6 @@ def supervise(work: Callable[[], object], screen: Screen) -> int:
         the exit code: 0; 1 after a failure; 2 after a wrong setting; 3 if groups are missing from the dump; 128 + N
         after signal N. `screen.facts["error"]` has what went wrong.
     """
-    guard_streams()
     scratch = make_scratch()
     os.mkfifo(scratch / "reports", 0o600)
     pipe = os.open(scratch / "reports", os.O_RDWR | os.O_NONBLOCK)  # open for writing, too, so that it never ends
@@ -63,6 +61,8 @@ def supervise(work: Callable[[], object], screen: Screen) -> int:
     # Text that is still buffered would be printed twice, by the fork and by this process.
     sys.stdout.flush()
     sys.stderr.flush()
+    # A launcher may ignore it, which children inherit: then the kernel reaps the fork, and its exit code is lost.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     supervisor = os.getpid()
     pid = os.fork()
     if pid == 0:

@@ -137,6 +137,9 @@ def test_a_command_without_standard_output_ends_as_usual():
     words = ["sh", "-c", '"$@" >&-', "-", sys.executable, "-m", "rg_env", "dumps", "stats", SAMPLE]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+    words[6:] = ["rg_env", "train", "no_such.yaml"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1), done.stderr
 
 
 def test_the_package_can_be_run_and_its_version_names_what_a_bug_report_needs(monkeypatch, capsys):

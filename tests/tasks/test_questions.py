@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 from collections import Counter
@@ -13,8 +14,11 @@ import pytest
 
 from rg_env import ReasoningGymDataset
 from rg_env.base.errors import ConfigError
+from rg_env.configuration.settings import set_value
 from rg_env.rows.eval_set import EvalSet
 from rg_env.rows.item_source import item_of_id
+from rg_env.skyrl.checks import check_tasks
+from rg_env.skyrl.train_config import _Draft
 from rg_env.tasks import Split, TaskMix
 from rg_env.tasks.question_file import QuestionFile, parse_file
 from rg_env.tasks.question_rows import read_rows
@@ -228,8 +232,19 @@ def test_a_file_with_no_row_for_evaluation_is_told_about_eval_path(tmp_path: Pat
     # When it is read, although nobody has asked for these.
     line = "one eighth of the questions is held out for evaluation, and none of these 1 row: set `eval_path`"
     assert warnings == [f"tasks.sums.file: {path}: {line}"]
-    with pytest.raises(ConfigError, match=r"sums\.csv has too few rows \(1\) to set any apart .*: set `eval_path`"):
+    refusal = r"sums\.csv has too few rows \(1\) to set any apart .*: set `eval_path`"
+    with pytest.raises(ConfigError, match=refusal):
         _ = EvalSet(mix(path)).items
+    # Only where the mix is evaluated at all.
+    cfg = _Draft()
+    cfg.rg_dump.tasks = mix(path)
+    cfg.trainer.eval_interval = 5
+    with pytest.raises(ConfigError, match=refusal):
+        check_tasks(cfg)
+    for setting, value in (("trainer.eval_interval", -1), ("data.val_data", ["some.parquet"])):
+        changed = copy.deepcopy(cfg)
+        set_value(changed, setting, value)
+        check_tasks(changed)
 
 
 def test_rows_too_long_for_the_prompt_are_counted(fifty: Path) -> None:

@@ -28,6 +28,18 @@ def notes(tmp_path):
     os.close(pipe)
 
 
+def test_of_a_long_text_whole_lines_are_sent(tmp_path):
+    path = tmp_path / "reports"
+    os.mkfifo(path)
+    pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    lines = [f"trainer.setting_{number}=1: must be 2" for number in range(100)]
+    Reports(path).send(error="\n".join(lines))
+    first, *others = json.loads(os.read(pipe, 1 << 16))["error"].splitlines()
+    os.close(pipe)
+    assert [first, *others[:-1]] == lines[: len(others)]
+    assert others[-1] == f"{lines[len(others)]} …; the rest is left out: for wrong settings, `--check` shows all"
+
+
 def test_a_finished_file_is_said_by_its_name(notes, tmp_path):
     folder = tmp_path / "a folder with a long name"
     with DumpWriter(folder, RUN_ID, 1, RGDumpConfig(groups_per_file=2)) as writer:

@@ -79,6 +79,12 @@ def test_a_signal_lets_the_run_close_its_dump_and_ends_everything(tmp_path, sign
     nothing_is_left(command)
 
 
+def test_the_exit_code_is_that_of_the_run_also_where_a_launcher_ignores_the_end_of_children(tmp_path):
+    command = start(tmp_path, "prints", prefix=["sh", "-c", "trap '' CHLD; exec \"$@\"", "-"])
+    returned, _, err = command.end()
+    assert (returned, err) == (0, "")
+
+
 def test_a_run_that_does_not_stop_is_killed_after_more_signals(tmp_path):
     command = start(tmp_path, "stubborn").until_ready().send(signal.SIGINT, signal.SIGINT, signal.SIGINT)
     assert command.end()[0] == 130
