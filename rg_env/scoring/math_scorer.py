@@ -346,7 +346,7 @@ def _with_numbers(value: Any, numbers: Mapping[str, Any]) -> Any:
 
 
 def _is_close(one: Any, other: Any, tolerance: float) -> bool:
-    """Return whether two values are close. An infinite one is close only to itself: 1/0 is no answer to infinity.
+    """Return whether two values are close. An infinite one is close only to itself, which 1/0 is not.
 
     Raises:
         TypeError: one has no number.

@@ -322,6 +322,18 @@ def test_a_run_that_is_being_written_grows_and_nothing_moves_while_one_reads(sho
         page = show(serve(tmp_path))
         wait_for_count(page, 80)
         assert "the run goes on" in page.text_content("#reading")
+        # A row opens its group also while the list waits for another view.
+        held = []
+        page.route("**/rows?*", lambda route: held.append(route))
+        page.fill("#f-from", "0")
+        while not held:
+            page.wait_for_timeout(20)
+        page.locator("#row-0").click()
+        page.wait_for_selector("dialog[open]")
+        page.keyboard.press("Escape")
+        page.unroute("**/rows?*")  # which lets them go on
+        page.fill("#f-from", "")
+        wait_for_count(page, 80)
         page.evaluate("document.querySelector('#list').scrollTop = 400")
         page.evaluate("document.querySelector('#worst').scrollIntoView()")
         page.wait_for_selector("#row-12")

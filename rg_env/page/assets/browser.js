@@ -131,13 +131,13 @@ function replaceChanged(holder, nodes) {
   });
 }
 
-/** The row of the group at a position. */
+/** The row of the group at a position. A click opens this group, also while another view is loading. */
 function rowNode(place, height) {
   const group = rows.get(place);
   const right = group.rollouts.filter((rollout) => rollout.right).length;
   const label = `${plain(group.task)}, ${group.phase}, step ${group.step ?? "unknown"}, ${right} of ${group.rollouts.length} solved. ${group.excerpt}`;
   return el("div",
-    { id: `row-${place}`, style: `transform: translateY(${place * height}px)`, role: "option", class: "row", "aria-selected": String(place === chosen), "aria-setsize": total, "aria-posinset": place + 1, "aria-label": label, onclick: () => { choose(place); open(); } },
+    { id: `row-${place}`, style: `transform: translateY(${place * height}px)`, role: "option", class: "row", "aria-selected": String(place === chosen), "aria-setsize": total, "aria-posinset": place + 1, "aria-label": label, "data-group": `${group.run_id} ${group.group_id}`, onclick: () => { choose(place); openGroup(group); } },
     el("span", { class: "task" }, plain(group.task)),
     el("span", { class: "when" }, group.step == null ? group.phase : `${group.phase} ${group.step}`),
     el("span", { class: "squares" }, bestFirst(group.rollouts).slice(0, 16).map(square)),

@@ -203,7 +203,7 @@ def _session_routes(episodes: Episodes) -> APIRouter:
     @router.post("/delete", response_model=None)
     @router.post("/delete_session", response_model=None)
     async def delete(key: Key) -> Reply:
-        """ORS: ends a session. One that has ended, or never began, is no error: the client may delete it twice."""
+        """ORS: ends a session. The client may delete one twice, or one that never began."""
         episodes.end(key)
         return Reply({"sid": key})
 

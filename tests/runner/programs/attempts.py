@@ -196,7 +196,9 @@ def of_environment(token: str) -> dict[str, float]:
 
 
 def write_to_socket(reply: bytes, seconds: float) -> float:
-    """Write to whatever is open, as if the worker did, and then wait."""
+    """Write to whatever is open, as if the worker did, and then wait. Without a reply, return the seconds."""
+    if not reply:
+        return seconds
     for descriptor in range(3, 20):
         try:
             os.write(descriptor, reply)
