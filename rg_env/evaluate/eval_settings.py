@@ -19,6 +19,7 @@ from rg_env.configuration.config import PREFIX, RGDumpConfig
 from rg_env.configuration.setting_names import find_setting, is_foreign, is_group
 from rg_env.configuration.settings import fields_of, nearest_recipe, read_file, read_value, replaced_tasks, set_value
 from rg_env.configuration.user_code import import_modules
+from rg_env.tasks.mix import read_spec
 
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_generate_length": "max_tokens"}
 """Sampling parameters of SkyRL, by the name that a request has for them."""
@@ -165,6 +166,8 @@ def read_settings(args: Iterable[str], command: str, suite: str = "fixed", **our
     for name, value in typed.items():
         if _is_ours(name):
             _set(config, name, value)
+    # The mix in place of its file's name: what is compared when a run is continued, and what its manifest says.
+    config.tasks = read_spec(config.tasks)
     skyrl = {name: value for name, value in (files | typed).items() if not _is_ours(name)}
     for name, why in _ELSEWHERE.items():
         need(not skyrl.get(name), name, skyrl.get(name), why)
