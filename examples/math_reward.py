@@ -13,7 +13,8 @@ from typing import Any
 from math_verify import parse, verify
 
 from rg_env.rollouts.rewards import Rollout
-from rg_env.scoring import Verdict, guarded
+from rg_env.scoring import Verdict, guarded, parse_response
+from rg_env.trainers.scoring import text_of
 
 
 def equal(right: str, answer: str) -> bool:
@@ -42,11 +43,16 @@ def _value(right: str, answer: str, verdict: Verdict) -> float:
     return max(verdict.scored.score, value) if isinstance(value, float) else verdict.scored.score
 
 
-def trl_reward(completions: Sequence[str], answer: Sequence[str], **_: Any) -> list[float | None]:
-    """TRL, `GRPOTrainer(reward_funcs=trl_reward)`, for a dataset with a column `answer`. None: not scored."""
+def trl_reward(completions: Sequence[Any], answer: Sequence[str], **_: Any) -> list[float | None]:
+    """TRL, `GRPOTrainer(reward_funcs=trl_reward)`, for a dataset with a column `answer`. None: not scored.
+
+    A completion is a text or a list of messages, with its answer in tags or as a whole.
+    """
+    texts = map(text_of, completions)
+    given = [parse_response(text).answer or text for text in texts]
 
     async def all_of_them() -> list[Any]:
-        return await asyncio.gather(*map(equality.ascore, answer, completions))
+        return await asyncio.gather(*map(equality.ascore, answer, given))
 
     return [score.value for score in asyncio.run(all_of_them())]
 

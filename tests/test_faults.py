@@ -4,6 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rg_env.cli import app
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Attempt, DumpWriter, write_manifest
 from rg_env.rollouts.faults import explain_dead_reward, explain_zeros
 from rg_env.scoring.types import Violation
@@ -50,6 +51,16 @@ def test_without_texts_the_violation_is_named(tmp_path):
     assert "format=lenient needs no think block" in line
 
 
+def test_texts_of_the_few_that_are_fine_hide_no_fault(tmp_path):
+    config = RGDumpConfig(dump_failed_rollouts=False)
+    with DumpWriter(tmp_path / "my runs", RUN_ID, 1, config) as writer:
+        write_manifest(tmp_path / "my runs", RUN_ID, Attempt.read(manifest()))
+        writer.write_blocking([group(0, [1.0, 1.0], call=0), *(group(n, [violating(), violating(1)]) for n in (1, 2))])
+    line = explain_zeros(tmp_path / "my runs", RUN_ID)
+    assert line.startswith("4 of 6 responses violate the format: no_answer (")
+    assert line.endswith(f"rg-env dumps show '{tmp_path / 'my runs'}'")
+
+
 def test_wrong_answers_and_few_faults_are_no_reason(tmp_path):
     assert evaluate(tmp_path / "few", completion(""), 4) == []
     assert evaluate(tmp_path / "wrong", WRONG, 10) == []
@@ -57,6 +68,7 @@ def test_wrong_answers_and_few_faults_are_no_reason(tmp_path):
 
 DEAD = [
     ([rollout(0.0, 0, violation=Violation.NO_THINK), violating(1)], "well-formed", "format=lenient"),
+    ([violating(0), violating(1)], "well-formed, and most violate the format: no_answer", "`rg-env preflight` finds"),
     ([rollout(0.0, 0, truncated=True), rollout(1.0, 1, truncated=True)], "cut off", "max_generate_length"),
     ([rollout(0.0, 0), rollout(0.0, 1)], "the rewards differ in 0.0% of the groups", "too hard"),
     ([rollout(1.0, 0), rollout(1.0, 1)], "the rewards differ in 0.0% of the groups", "too easy"),
@@ -77,7 +89,7 @@ def test_why_a_reward_is_dead(tmp_path, rollouts, what, remedy):
     assert line.startswith("the reward is dead: in the first 20 steps, ")
     assert what in line
     assert remedy in line
-    assert "\n" not in line
+    assert "\n" not in line and "; ;" not in line
 
 
 def test_a_reward_with_signals_and_later_steps_are_not_dead(tmp_path):

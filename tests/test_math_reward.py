@@ -36,10 +36,11 @@ def test_skyrl_rewards_what_equals_a_right_answer_of_the_group() -> None:
 
 
 def test_trl_gets_a_reward_for_each_completion_whatever_hangs() -> None:
-    assert math_reward.trl_reward(completions=["0.5", "1/3"], answer=[r"\frac{1}{2}"] * 2, prompts=["", ""]) == [
-        1.0,
-        0.0,
-    ]
+    texts = ["0.5", "1/3", "<think>1/3, or not</think><answer>0.5</answer>"]
+    messages = [[{"role": "assistant", "content": text}] for text in texts]
+    for completions in (texts, messages):
+        half = [r"\frac{1}{2}"] * 3
+        assert math_reward.trl_reward(completions=completions, answer=half, prompts=[""] * 3) == [1.0, 0.0, 1.0]
 
 
 def sleep(right: str, answer: str) -> float:

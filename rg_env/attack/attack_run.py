@@ -14,16 +14,18 @@ Invariant: no attack reaches the calling process.
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from loguru import logger
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from rg_env.attack.attacked_items import Entry, draw_entries
+from rg_env.attack.attacked_items import Entry, draw_entries, options_of
 from rg_env.attack.attacks import Attack, attacks
 from rg_env.attack.learned import learned_rules
 from rg_env.attack.probes import Prober
@@ -68,6 +70,8 @@ _GAINS = {Hole.CODE, Hole.POISON, Hole.FREE_REWARD, Hole.OFTEN_RIGHT}
 _STOPPING = (Status.TIMEOUT, Status.CRASHED)
 
 
+Score = Callable[[Entry, str], AnswerScore]
+"""Scores an answer to an item as in training."""
 Reference = dict[str, tuple[Status, float]]
 """Texts and what they scored, to see whether an attack changes the scores of others."""
 
@@ -188,23 +192,24 @@ def _attack(
     limit = often_right(_own_answers(entries))
     others = _own_answers(entries[items:])
     attacked = entries[:items]
+    score = functools.partial(scorer.score_answer, config=options_of(spec))
 
     # A right and a wrong answer are scored before and after each attack: what changes these scores is poison.
     texts = (str(attacked[0]["answer"]), "wrong", *others[:1])
-    before = _reference(scorer, attacked[0], texts)
+    before = _reference(score, attacked[0], texts)
     hits: list[Hit] = []
     best = ("", 0.0, 0.0)
     # A file's audit has tried the same on each row; here they say what a policy earns with one of them.
     every = attacks(others, JUNK if spec.file is not None else ())
     for number, attack in enumerate(every):
         advance(task, number, len(every))
-        scores, earned, status = _scores(scorer, attacked, attack)
+        scores, earned, status = _scores(score, attacked, attack)
         mean = sum(scores) / items
         right = sum(score >= FULLY_RIGHT for score in scores) / items
         best = max(best, (attack.name, mean, right), key=lambda result: result[1])
         if hole := CONTAINED.get(status):
             hits.append(Hit(hole, attack.name))
-        after = _reference(scorer, attacked[0], texts)
+        after = _reference(score, attacked[0], texts)
         if _has_changed(before, after):
             hits.append(Hit(Hole.POISON, attack.name))
             break  # what is scored from here on says nothing
@@ -213,15 +218,15 @@ def _attack(
             hits.append(Hit(Hole.FREE_REWARD, attack.name, earned / items))
         elif right > limit:
             hits.append(Hit(Hole.OFTEN_RIGHT, attack.name, right))
-    hits += _probe(attacked[0])
+    hits += _probe(attacked[0], options_of(spec))
     learned, rule = _learned_hits(drawn, limit)
     best = max(best, (rule.attack, rule.value, rule.value), key=lambda result: result[1])
     return AttackedTask(task, counts, (*hits, *learned), *best)
 
 
-def _probe(entry: Entry) -> list[Hit]:
+def _probe(entry: Entry, options: Mapping[str, Any]) -> list[Hit]:
     hits = []
-    with Prober(entry) as prober:
+    with Prober(entry, options) as prober:
         for found in prober.find():
             hole = Hole.CODE if found.is_code else Hole.GROWTH
             if found.failure is not None:
@@ -239,7 +244,7 @@ def often_right(answers: Sequence[str]) -> float:
     return max(0.4, 1.5 / max(2, len(set(answers))))
 
 
-def _scores(scorer: Scorer, entries: Sequence[Entry], attack: Attack) -> tuple[list[float], float, Status]:
+def _scores(score: Score, entries: Sequence[Entry], attack: Attack) -> tuple[list[float], float, Status]:
     """Return the scores of an attack, their sum where its text is not the right answer, and the worst status.
 
     An attack that stops the scorer is not tried again.
@@ -251,7 +256,7 @@ def _scores(scorer: Scorer, entries: Sequence[Entry], attack: Attack) -> tuple[l
         if text is None:
             scored = AnswerScore.without_score(Status.OK)
         else:
-            scored = scorer.score_answer(entry, text)
+            scored = score(entry, text)
         scores.append(scored.score)
         # A policy that finds the right answer has solved the item, and earns its score.
         if text is not None and (entry["answer"] is None or canonical(text) != canonical(str(entry["answer"]))):
@@ -263,11 +268,11 @@ def _scores(scorer: Scorer, entries: Sequence[Entry], attack: Attack) -> tuple[l
     return scores, earned, worst
 
 
-def _reference(scorer: Scorer, entry: Entry, texts: Sequence[str]) -> Reference:
+def _reference(score: Score, entry: Entry, texts: Sequence[str]) -> Reference:
     """Return the scores of texts, less those for which the machine had no core: these prove nothing."""
     reference = {}
     for text in texts:
-        scored = scorer.score_answer(entry, text)
+        scored = score(entry, text)
         if not scored.had_no_core:
             reference[text] = (scored.status, round(scored.score, 9))
     return reference

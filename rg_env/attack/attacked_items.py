@@ -34,7 +34,7 @@ def draw_entries(task: TaskSpec, fewest: int, most: int) -> list[Entry]:
     if task.file is not None:
         return list(itertools.islice(_draws_of_file(task.name, task.file), max(fewest, most)))
     # Bounded: a task that refuses every draw must not be asked for ever.
-    draws = _draws(task.name, 10 * max(fewest, most))
+    draws = _draws(task.name, options_of(task), 10 * max(fewest, most))
     # The fewest whatever they take; more of them only as long as that is cheap.
     entries = list(itertools.islice(draws, fewest))
     if len(entries) < fewest:
@@ -48,8 +48,13 @@ def draw_entries(task: TaskSpec, fewest: int, most: int) -> list[Entry]:
     return entries
 
 
-def _draws(task: str, tries: int) -> Iterator[Entry]:
-    dataset = UpstreamDataset(task, base_options(task))
+def options_of(task: TaskSpec) -> dict[str, Any]:
+    """Return the options of a task's items, as in training without a complexity."""
+    return dict(task.options or base_options(task.name))
+
+
+def _draws(task: str, options: Mapping[str, Any], tries: int) -> Iterator[Entry]:
+    dataset = UpstreamDataset(task, options)
     for draw in range(tries):
         with suppress(UnusableItemError):
             yield dataset.make(hash64("attack", task, draw) % 2**32)

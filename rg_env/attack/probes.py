@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rg_env.configuration.modules import modules_of_tasks
@@ -133,11 +134,19 @@ class Prober(AbstractContextManager["Prober"]):
 
     Args:
         entry: an item of the task.
+        options: of the task's items, where they are not its defaults.
         is_guarded: whether the guard reads the texts first, as in training.
         timeout: CPU seconds for a probe.
     """
 
-    def __init__(self, entry: Mapping[str, Any], is_guarded: bool = True, timeout: float = 5.0) -> None:
+    def __init__(
+        self,
+        entry: Mapping[str, Any],
+        options: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        is_guarded: bool = True,
+        timeout: float = 5.0,
+    ) -> None:
         question = file_question(entry)
         modules = [__name__]
         target: tuple[object, ...]
@@ -147,7 +156,7 @@ class Prober(AbstractContextManager["Prober"]):
             target = (__name__, probe_of_file.__name__, path, dict(question.row), question.answer)
         else:
             modules += ["rg_env.tasks.upstream.slim_import", *modules_of_tasks()]
-            target = (__name__, probe_of_task.__name__, dict(corrected(entry)), is_guarded)
+            target = (__name__, probe_of_task.__name__, dict(corrected(entry)), dict(options), is_guarded)
         self._target = pickle.dumps(target)
         preparation = pickle.dumps((self._target, []))
         self._pool = ScorerPool(1, timeout, lambda: modules, fresh=True, preparation=preparation)
@@ -249,11 +258,12 @@ Prepare = Callable[[str], Callable[[], object] | None]
 """Text → a function that scores it; None if the guard refuses it."""
 
 
-def probe_of_task(entry: dict[str, Any], is_guarded: bool) -> Probe:
+def probe_of_task(entry: dict[str, Any], options: dict[str, Any], is_guarded: bool) -> Probe:
     """Make what measures the scorer of an item's task on texts as answers."""
     from rg_env.tasks.upstream.slim_import import reasoning_gym
 
-    dataset = reasoning_gym.create_dataset(entry["metadata"]["source_dataset"], size=1, seed=0)
+    task = entry["metadata"]["source_dataset"]
+    dataset = reasoning_gym.create_dataset(task, **{**options, "size": 1, "seed": 0})
 
     def prepare(text: str) -> Callable[[], object] | None:
         item, raw, tagged = copy.deepcopy(entry), text, f"<answer>{text}</answer>"

@@ -6,6 +6,7 @@ Invariant: a hint begins with `; `, or is an empty text where nothing is similar
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -114,7 +115,7 @@ def word_meant(word: str, nearest_recipe: Callable[[str], Path | None]) -> str:
     # An option or a setting with an extra sign is not a recipe.
     if "=" not in word and (recipe := nearest_recipe(word)):
         return f"; did you mean {recipe}?"
-    if Path(word).is_dir() or "/" in word:
+    if os.path.isdir(word) or "/" in word:  # noqa: PTH112  (`Path` raises for a long text)
         model = "trainer.policy.model.path=FOLDER, or --model FOLDER"
         return f"; a recipe is a file, such as configs/quickstart.yaml; the folder of a model is {model}"
     return ", such as trainer.max_training_steps=10"

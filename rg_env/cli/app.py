@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import shlex
 import sys
 import traceback
 from contextlib import suppress
@@ -13,7 +15,7 @@ import typer
 
 from rg_env import __version__
 from rg_env.base.choices import ResponseFormat, RowFormat, Split
-from rg_env.base.errors import ConfigError, RGEnvError, as_typed, did_you_mean, need
+from rg_env.base.errors import ConfigError, RGEnvError, as_typed, did_you_mean, refuse
 from rg_env.base.output import guard_streams, print_error, print_fields, print_json, print_line, print_text
 from rg_env.cli.base import PASS_ON, CommandApp, SettingsCommand
 from rg_env.cli.options import Force, Imports, JsonFlag, SettingArguments, Tasks, import_tasks
@@ -281,8 +283,9 @@ def score(
     from rg_env.rows.item_source import item_of_id
     from rg_env.tasks import TaskMix
 
-    is_file = response is not None and " " not in response and Path(response).is_file()
-    need(not is_file, "--response", response, f"is a file; its text: --response - < {response}")
+    # Not by `Path`, which raises for a long text.
+    if response is not None and " " not in response and os.path.isfile(response):  # noqa: PTH113
+        refuse("--response", response, f"is a file; its text: --response - < {shlex.quote(response)}")
     import_tasks(imports)
     mix = TaskMix.parse(tasks) if tasks else TaskMix(())
     # An id has split, seed and index after the name of its task. Anything else is the name of a task or a file.

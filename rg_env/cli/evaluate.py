@@ -1,5 +1,6 @@
 """`rg-env eval` and `rg-env collect`: options, and what is said at the end."""
 
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -112,7 +113,7 @@ def collect(
     questions = train_questions(config, groups)
     job = Job("collect", questions, samples, config, _with_checked_tags(options, config, all_settings))
     finished = run_job(job, resume=requests.resume)
-    _print_finished(finished)
+    _print_finished(finished, out)
     _print_why(finished)
     raise typer.Exit(finished.exit_code)
 
@@ -167,7 +168,7 @@ def evaluate(
         out = Path(config.dump_dir)
     if out is None and requests.resume:
         raise ConfigError("--resume needs --out, the folder of the evaluation to continue")
-    samples = samples or int(all_settings.skyrl.get("generator.eval_n_samples_per_prompt", 1))
+    samples = samples or all_settings.skyrl.get("generator.eval_n_samples_per_prompt", 1)
     models = _models(ctx, "eval", requests, limits, all_settings, samples)
     # Before the questions are made, which takes longer. If the run is finished, its server may be gone.
     if not requests.resume:
@@ -193,7 +194,7 @@ def evaluate(
             options = _with_checked_tags(options, config, all_settings, known)
             job = Job("eval", questions, samples, replace(config, dump_dir=str(folder)), options)
             finished = run_job(job, resume=requests.resume)
-            _print_finished(finished)
+            _print_finished(finished, out)
             ended.append(finished)
             if finished.answers.responses:
                 summaries.append(summarize(folder, finished.run_id, options.name, finished.planned))
@@ -243,7 +244,7 @@ def _read(command: str, settings: list[str] | None, requests: RequestOptions, su
 def _need_folder(out: Path) -> None:
     """Refuse the name of a file where a folder is made."""
     is_file = out.suffix in (".csv", ".json", ".jsonl", ".parquet")
-    need(not is_file, "--out", str(out), f"a dump is a folder; write --out {out.with_suffix('')}")
+    need(not is_file, "--out", str(out), f"a dump is a folder; write --out {shlex.quote(str(out.with_suffix('')))}")
 
 
 def _set_up_logging(config: "RGDumpConfig") -> None:
@@ -347,7 +348,7 @@ def _limits(settings: "Settings", model: str) -> dict[str, Any]:
         raise ConfigError(f"{model}: no tokenizer can be read there ({one_line(error, 200)})") from None
     return {
         "tokenizer": tokenizer,
-        "max_prompt_length": int(settings.skyrl.get("trainer.max_prompt_length", 512)),
+        "max_prompt_length": settings.skyrl.get("trainer.max_prompt_length", 512),
         "chat_template_kwargs": settings.chat_template_kwargs,
     }
 
@@ -372,8 +373,12 @@ def _making_questions() -> Iterator[Callable[[str], None]]:
         yield lambda progress: status.update(f"generating questions: {progress}")
 
 
-def _print_finished(finished: "Finished") -> None:
-    """Say what was done, on standard error, and what the reader of the dump has to know."""
+def _print_finished(finished: "Finished", out: Path) -> None:
+    """Say what was done, on standard error, and what the reader of the dump has to know.
+
+    Args:
+        out: the folder to continue: that of the dump, or the one around those of several models.
+    """
     totals, answers, folder = finished.totals, finished.answers, finished.job.folder
     facts = [f"{answers.groups} of {len(finished.job.questions)} groups in {folder}"]
     if answers.partial:
@@ -396,22 +401,23 @@ def _print_finished(finished: "Finished") -> None:
             print_error(f"{counted(number, noun)} {what}")
     if finished.error:
         print_error(finished.error)
-    _print_what_is_missing(finished)
+    _print_what_is_missing(finished, out)
 
 
-def _print_what_is_missing(finished: "Finished") -> None:
+def _print_what_is_missing(finished: "Finished", out: Path) -> None:
     """Say how many responses are missing, and how to get them."""
     totals, folder = finished.totals, finished.job.folder
     missing = finished.planned - finished.answers.responses
+    again = f"--resume --out {shlex.quote(str(out))}"
     if totals.missing:
         print_error(f"{counted(totals.missing, 'group')} of this run missing from {folder}: the disk failed")
     elif finished.out_of_tokens:
-        print_error(f"stopped at --max-tokens-total; continue with a higher one and --resume --out {folder}")
+        print_error(f"stopped at --max-tokens-total; continue with a higher one and {again}")
     elif finished.error or finished.signum is not None:
-        print_error(f"interrupted; rerun with --resume --out {folder} continues")
+        print_error(f"interrupted; rerun with {again} continues")
     elif missing:
         lacking = f"{missing:,} of {counted(finished.planned, 'response')} missing"
-        print_error(f"{lacking}: rerun with --resume --out {folder} to ask for them")
+        print_error(f"{lacking}: rerun with {again} to ask for them")
     elif not totals.groups:
         print_error("nothing left to do: all groups were already in the dump")
 

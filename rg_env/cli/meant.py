@@ -6,7 +6,9 @@ settings (`rg_env.configuration.setting_names`) and values (`rg_env.base.hints`)
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,9 +54,9 @@ def _meant(error: Any, message: str, ctx: Any, words: Sequence[str]) -> str:
 def _missing(param: Any, ctx: Any, words: Sequence[str]) -> str:
     """Say with which word a missing option was meant, or show an example that has it."""
     last, option = words[-1], param.opts[0]
-    is_file = bool(Path(last).suffix) and not Path(last).is_dir()
+    is_file = bool(Path(last).suffix) and not os.path.isdir(last)  # noqa: PTH112  (`Path` raises for a long text)
     if option == "--out" and is_file and not words[-2].startswith("-"):
-        return f": is it {last!r}? write --out {last}"
+        return f": is it {last!r}? write --out {shlex.quote(last)}"
     examples = list(_examples(ctx.command))
     fitting = [example for example in examples if option.startswith("--") and option in example] or examples
     return f", as in `{fitting[0]}`" if fitting else ""
@@ -97,8 +99,9 @@ def _extra(message: str, ctx: Any, words: Sequence[str]) -> str:
     if word.endswith((".yaml", ".yml")) and _has(ctx.command, "--tasks"):
         return f": the tasks of a recipe are given by --tasks {word}"
     if ctx.command.name == "score":
-        meant = f": a response is given by --response {word!r}"
-        return f"{meant}, or an item by its id, such as {words[2]}-train-42-{word}" if word.isdigit() else meant
+        meant = f": a response is given by --response {shlex.quote(word)}"
+        task = ctx.params.get("task")
+        return f"{meant}, or an item by its id, such as {task}-train-42-{word}" if word.isdigit() else meant
     return ""
 
 

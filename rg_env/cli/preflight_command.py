@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
@@ -157,7 +158,8 @@ def _reached(cfg: Any, endpoint: str | None, tokenizer: Any) -> "Iterator[Endpoi
             request |= program.request
             yield replace(options, url=server.url, model=path, limits=own_limits, request=request, is_own=True)
         finally:
-            runner.run(started.__aexit__(None, None, None))
+            # With what has been raised: the log of a server that failed is kept.
+            runner.run(started.__aexit__(*sys.exc_info()))
 
 
 def _ask(asked: "Preflight") -> "list[TaskReport]":
@@ -224,7 +226,7 @@ def _show(facts: dict[str, Any], reports: "Sequence[TaskReport]", typed: list[st
         f"extrapolated from {counted(facts['responses'], 'response')}: those of a step take "
         f"{facts['seconds_of_step']:,.0f} s, an hour makes {facts['tokens_of_hour']:,.0f} tokens, without training"
     )
-    print_line(f"texts: rg-env dumps show {facts['dumps'][0]}")
+    print_line(f"texts: rg-env dumps show {shlex.quote(facts['dumps'][0])}")
     if changes := facts["settings"]:
         names = {change.partition("=")[0] for change in changes}
         kept = [word for word in typed if word.partition("=")[0] not in names]

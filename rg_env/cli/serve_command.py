@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rg_env.runner.caller_guarded import Guarded
 
 TOKEN_VARIABLE = "RG_ENV_TOKEN"
+_ROWS = 10_000
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
@@ -40,7 +41,7 @@ def serve(
     tasks: Tasks = None,
     rows: Annotated[
         int, typer.Option(min=1, help="Questions of each split, train and eval, that ORS and OpenEnv clients see.")
-    ] = 10_000,
+    ] = _ROWS,
     imports: Imports = None,
 ) -> None:
     """Score answers for other programs over HTTP.
@@ -72,6 +73,9 @@ def serve(
         host,
         f"is reachable from other machines; set {TOKEN_VARIABLE}, or --token",
     )
+    for option, value, default in (("--tasks", tasks, None), ("--rows", rows, _ROWS)):
+        unused = "--scorer serves one function, without questions; leave it out"
+        need(scorer is None or value == default, option, value, unused)
     is_number = workers.isdigit() and int(workers) > 0
     need(is_number or workers == "auto", "--workers", workers, "must be auto, or a number of at least 1")
     import_tasks(imports)

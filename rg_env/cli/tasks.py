@@ -56,7 +56,7 @@ def tasks(
 ) -> None:
     """List Reasoning Gym's tasks or the levels of one, or try the answers to your own questions.
 
-    With a recipe, exit code 1 if rows of its files are left out.
+    With a recipe, exit code 1 if rows of its files are left out, or a file is refused.
 
     Examples:
       rg-env tasks
@@ -90,7 +90,7 @@ def tasks(
 
 
 def _show_files(recipe: list[str], as_json: bool) -> int:
-    """Print the audit of the files of questions of a recipe; returns 1 if it leaves rows out, else 0."""
+    """Print the audit of the files of questions of a recipe; returns 1 if it leaves rows out or refuses one, else 0."""
     from rg_env.base.choices import Split
     from rg_env.base.output import new_table
     from rg_env.evaluate.eval_settings import read_settings
@@ -119,7 +119,7 @@ def _show_files(recipe: list[str], as_json: bool) -> int:
         for line in lines:
             print_line(line)
         print_line("with junk: rows on which answers such as 0 and x=x were tried, too")
-    return int(any(fact["left_out"] for fact in facts))
+    return int(any(fact["left_out"] or fact["refused"] for fact in facts))
 
 
 def _show_levels(task: str, as_json: bool) -> None:

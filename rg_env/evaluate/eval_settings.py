@@ -17,8 +17,17 @@ from rg_env.base.errors import ConfigError, need, refuse, similar_words
 from rg_env.base.output import print_error
 from rg_env.configuration.config import PREFIX, RGDumpConfig
 from rg_env.configuration.setting_names import find_setting, is_foreign, is_group
-from rg_env.configuration.settings import fields_of, nearest_recipe, read_file, read_value, replaced_tasks, set_value
+from rg_env.configuration.settings import (
+    check_value,
+    fields_of,
+    nearest_recipe,
+    read_file,
+    read_value,
+    replaced_tasks,
+    set_value,
+)
 from rg_env.configuration.user_code import import_modules
+from rg_env.tasks.mix import read_spec
 
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_generate_length": "max_tokens"}
 """Sampling parameters of SkyRL, by the name that a request has for them."""
@@ -43,9 +52,33 @@ _HONORED = {
     ),
 }
 """Settings of SkyRL that change something in a command, or how they begin."""
+_OF_SAMPLING: dict[str, tuple[Any, dict[str, Any]]] = {
+    "temperature": (float, {"at_least": 0}),
+    "top_p": (float, {"at_least": 0, "at_most": 1}),
+    "max_generate_length": (int, {"at_least": 1}),
+    "additional_kwargs": (dict[str, Any] | None, {}),
+}
+_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "trainer.policy.model.path": (str | None, {}),
+    "trainer.max_prompt_length": (int, {"at_least": 1}),
+    "generator.eval_n_samples_per_prompt": (int, {"at_least": 1}),
+    _TEMPLATE: (dict[str, Any] | None, {}),
+    **{f"generator.sampling_params.{name}": limits for name, limits in _OF_SAMPLING.items()},
+    **{f"generator.eval_sampling_params.{name}": limits for name, limits in _OF_SAMPLING.items()},
+}
+"""Type and limits of each, as `check_value` takes them: SkyRL, which declares them, need not be installed."""
+_OF_TRAINING = ("size", "device", "train_unsolved", "stop_on_canaries", "experiment_class")
 _UNUSED = {
-    "collect": ("size", "device", "num_eval_samples_per_task", "eval_seed", "dump_eval_rollouts"),
-    "eval": ("size", "device", "seed", "length_penalty"),
+    "collect": (*_OF_TRAINING, "num_eval_samples_per_task", "eval_seed", "dump_eval_rollouts"),
+    "eval": (
+        *_OF_TRAINING,
+        "seed",
+        "length_penalty",
+        "dump_rollouts",
+        "dump_failed_rollouts",
+        "dump_other_rollouts",
+        "rollout_save_score_threshold",
+    ),
 }
 """Our settings that change nothing in a command."""
 _OF_A_SUITE = (
@@ -165,7 +198,12 @@ def read_settings(args: Iterable[str], command: str, suite: str = "fixed", **our
     for name, value in typed.items():
         if _is_ours(name):
             _set(config, name, value)
+    # The mix in place of its file's name: what is compared when a run is continued, and what its manifest says.
+    config.tasks = read_spec(config.tasks)
     skyrl = {name: value for name, value in (files | typed).items() if not _is_ours(name)}
+    for name, (kind, bounds) in _VALUES.items():
+        if name in skyrl:
+            check_value(name, skyrl[name], kind, bounds)
     for name, why in _ELSEWHERE.items():
         need(not skyrl.get(name), name, skyrl.get(name), why)
     config.validate()

@@ -159,33 +159,24 @@ async def _connect(options: EndpointOptions, stack: AsyncExitStack, *, has_respo
     """
     if options.local is not None:
         return _Connection(options.local(options.sampling), options.limits.concurrency or _CONCURRENCY)
-    if options.url is not None:
-        endpoint = Endpoint(
-            options.url,
-            options.model,
-            options.sampling,
-            options.limits,
-            request=options.request,
-            is_own=options.is_own,
-            has_responded=has_responded,
-        )
-        await stack.enter_async_context(endpoint)
-        await endpoint.check()
-        return _Connection(endpoint, options.limits.concurrency or _CONCURRENCY)
-    program = program_for(options.model)
-    server = await stack.enter_async_context(start_server(program, options.server_options))
-    request = {**options.request, **program.request}
+    url, request, concurrency, server = options.url, options.request, _CONCURRENCY, None
+    if url is None:
+        program = program_for(options.model)
+        server = await stack.enter_async_context(start_server(program, options.server_options))
+        url, request, concurrency = server.url, {**request, **program.request}, program.concurrency
     endpoint = Endpoint(
-        server.url,
+        url,
         options.model,
         options.sampling,
         options.limits,
         request=request,
-        is_own=True,
+        is_own=options.is_own or server is not None,
         has_responded=has_responded,
     )
     await stack.enter_async_context(endpoint)
-    return _Connection(endpoint, options.limits.concurrency or program.concurrency, server)
+    if server is None:
+        await endpoint.check()
+    return _Connection(endpoint, options.limits.concurrency or concurrency, server)
 
 
 def _announce(job: Job, answers: Answers, questions: int) -> str:

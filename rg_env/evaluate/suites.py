@@ -26,6 +26,7 @@ from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.rows.eval_set import EvalSet
 from rg_env.rows.prompts import Message, Prompts, resolve_system_prompt
 from rg_env.tasks import Item, encode_entry, hash64
+from rg_env.tasks.question_rows import read_rows
 from rg_env.tasks.registry import check_name, check_options, task_categories
 from rg_env.tasks.upstream.generators import FIXES
 from rg_env.tasks.upstream.patched_dataset import COMPUTED_AT_CREATION, reasoning_gym
@@ -74,7 +75,11 @@ def train_questions(config: RGDumpConfig, groups: int) -> Questions:
         row = dataset.row(index)
         return Question(Item.from_extra_info(row["extra_info"]), row["prompt"])
 
-    return Questions({"split": "train", "seed": config.seed, "tasks": config.tasks}, len(dataset), make)
+    facts = {"split": "train", "seed": config.seed, "tasks": config.tasks}
+    files = dataset.mix.files
+    if files:  # their names stay the same when their rows are edited
+        facts["files"] = {name: read_rows(name, file, Split.TRAIN).sha256 for name, file in files.items()}
+    return Questions(facts, len(dataset), make)
 
 
 def suite_questions(

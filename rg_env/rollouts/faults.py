@@ -6,13 +6,15 @@ where all groups of the first steps have only wrong ones, or only right ones, th
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from rg_env.base.wording import counted, rate
 from rg_env.dump.entry import open_run_of
 from rg_env.dump.reader import Dump
-from rg_env.dump.schema import RG_DUMP, Outcome, Phase, RolloutFacts, RolloutRecord, answered
+from rg_env.dump.schema import RG_DUMP, GroupRecord, LedgerRecord, Outcome, Phase, RolloutFacts, RolloutRecord, answered
 from rg_env.rollouts.preflight_limits import DEAD_CUT_OFF, DEAD_FORMAT, FEW_SIGNALS
 from rg_env.scoring.types import MEANINGS, Status, Violation
 
@@ -42,13 +44,14 @@ _LENGTHS = {"train": "generator.sampling_params.max_generate_length"}
 def explain_zeros(folder: Path, run_id: str) -> str:
     """Return the commonest fault of the responses of a run, as one line; "" if less than half have one."""
     dump = open_run_of(folder, run_id)
-    faults: Counter[str] = Counter()
-    for group in dump.ledger():
-        faults.update(map(_fault_of, answered(group.rollouts)))
+    faults = _faults_in(dump.ledger())
     # The ledger alone is read where most responses are fine, as usual: texts take much longer.
     if 2 * faults[""] > faults.total():
         return ""
-    faults = _faults_of_texts(dump) or faults  # the ledger does not know which responses are empty
+    # The ledger does not know which responses are empty. The texts may be those of the few that are fine.
+    of_texts = _faults_in(dump.groups())
+    if of_texts and 2 * of_texts[""] <= of_texts.total():
+        faults = of_texts
     responses = faults.total()
     # Only after the total: these are the responses without a fault.
     del faults[""]
@@ -58,7 +61,7 @@ def explain_zeros(folder: Path, run_id: str) -> str:
     line = f"{number:,} of {counted(responses, 'response')} {_clause(fault)}"
     if remedy := _remedy(fault, dump):
         line += f"; {remedy}"
-    return f"{line}; to see some: rg-env dumps show {folder}"
+    return f"{line}; to see some: rg-env dumps show {shlex.quote(str(folder))}"
 
 
 def _remedy(fault: str, dump: Dump) -> str:
@@ -92,26 +95,26 @@ def explain_dead_reward(folder: Path, run_id: str, steps: int) -> str:
     if not responses:
         return ""
     if cut_off >= DEAD_CUT_OFF * responses:
-        why = f"every response is cut off; {_remedy(_CUT, dump)}"
+        why, remedy = "every response is cut off", _remedy(_CUT, dump)
     elif well_formed < DEAD_FORMAT * responses:
         fault = faults.most_common(1)[0][0]
         shown = rate(well_formed / responses, digits=1)
-        why = f"{shown} of the responses are well-formed, and most {_clause(fault)}; {_remedy(fault, dump)}"
+        why, remedy = f"{shown} of the responses are well-formed, and most {_clause(fault)}", _remedy(fault, dump)
     elif signals < FEW_SIGNALS * groups:
-        level = "easy: raise complexity"
+        remedy = "the questions are too easy: raise complexity"
         if 2 * outcomes[Outcome.ALL_FAILED] > groups:
-            level = "hard: lower complexity"
-        shown = rate(signals / groups, digits=1)
-        why = f"the rewards differ in {shown} of the groups; the questions are too {level}"
+            remedy = "the questions are too hard: lower complexity"
+        why = f"the rewards differ in {rate(signals / groups, digits=1)} of the groups"
     else:
         return ""
-    return f"the reward is dead: in the first {steps} steps, {why}; `rg-env preflight` finds the setting"
+    parts = [f"the reward is dead: in the first {steps} steps, {why}", remedy, "`rg-env preflight` finds the setting"]
+    return "; ".join(filter(None, parts))
 
 
-def _faults_of_texts(dump: Dump) -> Counter[str]:
-    """Return the number of responses with each fault, of the groups whose texts were kept."""
+def _faults_in(groups: Iterable[LedgerRecord | GroupRecord]) -> Counter[str]:
+    """Return the number of responses with each fault; "" for those without."""
     faults: Counter[str] = Counter()
-    for group in dump.groups():
+    for group in groups:
         faults.update(map(_fault_of, answered(group.rollouts)))
     return faults
 

@@ -10,9 +10,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from rg_env.base.errors import need
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.evaluate.endpoint import with_reasoning
 from rg_env.tasks import Item
+
+_OF_SKYRL = ("train_unsolved", "stop_on_canaries", "debug_logging", "experiment_class")
+"""Settings that only a training with SkyRL has."""
 
 
 def checked(config: RGDumpConfig | None, **changes: Any) -> RGDumpConfig:
@@ -21,7 +25,11 @@ def checked(config: RGDumpConfig | None, **changes: Any) -> RGDumpConfig:
     Raises:
         ConfigError: a setting is invalid, or has no effect outside SkyRL.
     """
-    result = dataclasses.replace(config or RGDumpConfig(), on_scorer_failure="mask", **changes)
+    config = config or RGDumpConfig()
+    for name in _OF_SKYRL:
+        value, neutral = getattr(config, name), getattr(RGDumpConfig, name)
+        need(value == neutral, name, value, "has no effect outside SkyRL; leave it out")
+    result = dataclasses.replace(config, on_scorer_failure="mask", **changes)
     result.validate()
     return result
 

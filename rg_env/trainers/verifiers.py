@@ -62,7 +62,9 @@ class ReasoningGymTaskConfig(vf.TaskConfig):
             ConfigError: a setting is unknown or invalid, or has no effect here.
         """
         config = RGDumpConfig()
-        apply_overrides(config, [f"{name}={json.dumps(value)}" for name, value in self.settings.items()])
+        # Escapes of JSON for signs such as 😀 are not YAML's.
+        typed = {name: json.dumps(value, ensure_ascii=False) for name, value in self.settings.items()}
+        apply_overrides(config, [f"{name}={text}" for name, text in typed.items()])
         return checked(config, length_penalty=LengthPenaltyConfig(kind="none"))
 
     @functools.cached_property

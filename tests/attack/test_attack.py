@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from rg_env.attack.attack_run import Hole, attack_tasks
+from rg_env.attack.attack_run import Hit, Hole, attack_tasks
 from rg_env.attack.attacks import attacks
-from rg_env.scoring import AnswerScore, Status
+from rg_env.scoring import AnswerScore, Scorer, Status
 from tests.running import ROOT, run_command
 
 Rule = Callable[[Mapping[str, Any], str], float]
@@ -75,7 +75,7 @@ def test_what_pays_for_nothing_is_a_hole_and_a_busy_machine_poisons_nothing(
             return self
 
         def __exit__(self, *_: object) -> None: ...
-        def score_answer(self, entry: Mapping[str, Any], answer: str, options: object = None) -> AnswerScore:
+        def score_answer(self, entry: Mapping[str, Any], answer: str, config: object = None) -> AnswerScore:
             score = rule(entry, answer)
             excused = AnswerScore.without_score(Status.TIMEOUT, excused=True)
             return excused if score < 0 else AnswerScore(score, 0.0, score, Status.OK)
@@ -83,6 +83,28 @@ def test_what_pays_for_nothing_is_a_hole_and_a_busy_machine_poisons_nothing(
     monkeypatch.setattr("rg_env.attack.attack_run.Scorer", ByRule)
     (attacked,) = attack_tasks(task, items=60)
     assert {hit.hole for hit in attacked.hits} == holes
+
+
+def test_items_scorer_and_probes_have_the_options_of_the_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"min_terms": 5, "max_terms": 5}
+    probed: list[Mapping[str, Any]] = []
+    scored: list[tuple[int, object]] = []
+    score = Scorer.score_answer
+
+    def noting(self: Scorer, entry: Mapping[str, Any], answer: str, config: Any = None) -> AnswerScore:
+        scored.append((entry["metadata"]["num_terms"], config))
+        return score(self, entry, answer, config)
+
+    def probe(entry: Mapping[str, Any], of_task: Mapping[str, Any]) -> list[Hit]:
+        probed.append(of_task)
+        return []
+
+    monkeypatch.setattr(Scorer, "score_answer", noting)
+    monkeypatch.setattr("rg_env.attack.attack_run._probe", probe)
+    monkeypatch.setattr("rg_env.attack.attack_run.attacks", lambda *_: attacks([])[:1])
+    (attacked,) = attack_tasks(f"chain_sum: {{config: {options}}}", items=1)
+    assert not attacked.problem and probed == [options]
+    assert scored and all(seen == (5, options) for seen in scored)
 
 
 def test_attacks_have_names_of_their_own_and_lengths_up_to_the_limit() -> None:

@@ -42,6 +42,7 @@ def test_tasks(monkeypatch):
     ("response", "options", "violation", "base_score"),
     [
         ("<answer>{}</answer>", (), "no_think", 0.0),
+        ("<answer>{}</answer>" + "x" * 300, (), "no_think", 0.0),
         ("<Answer>{}</Answer>", ("--format", "lenient"), None, 1.0),
     ],
 )

@@ -7,17 +7,21 @@ import re
 import shlex
 import shutil
 import signal
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from rg_env.base.errors import ConfigError
-from rg_env.cli import app
+from rg_env.base.errors import ConfigError, RGEnvError
+from rg_env.cli import app, preflight_command
 from rg_env.dump import open_run
 from rg_env.evaluate.preflight import StoppedError
+from rg_env.evaluate.server import Program
 from rg_env.rollouts import preflight_limits
 from rg_env.skyrl.cpu import nano_path
+from rg_env.skyrl.train_config import load_run
 from tests.evaluate.server import completion, serving
 
 LIMIT = 64
@@ -250,6 +254,19 @@ def test_a_server_that_does_not_answer_is_one_line(tmp_path):
         ],
     )
     assert "no server answers" in str(done.exception)
+
+
+@pytest.mark.parametrize("failure", [RGEnvError, None])
+def test_the_log_of_a_server_that_failed_is_kept(tmp_path, monkeypatch, failure):
+    command = [sys.executable, "-m", "tests.evaluate.scripted_command", "answers"]
+    monkeypatch.setattr("rg_env.evaluate.server.program_for", lambda path: Program("scripted", command, 4))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    cfg = load_run(["trainer.policy.model.path=nano", "device=cpu"]).cfg
+    cfg.rg_dump.device = "cuda"
+    with suppress(RGEnvError), preflight_command._reached(cfg, None, None):
+        if failure:
+            raise failure
+    assert len(list(tmp_path.glob("rg_env-server-*.log"))) == int(failure is not None)
 
 
 def test_what_is_found_before_anything_is_asked(tmp_path):

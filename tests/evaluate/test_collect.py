@@ -223,6 +223,20 @@ def test_what_the_user_adds_keeps_a_run_from_being_resumed(tmp_path, name, said)
         claim(tmp_path, changed, resume=True)
 
 
+@pytest.mark.parametrize(
+    ("edited", "said"), [("mine.yaml", ": tasks was {'gcd': 1"), ("mine.csv", ": the questions are others")]
+)
+def test_an_edited_mix_or_file_of_questions_keeps_a_run_from_being_resumed(tmp_path, monkeypatch, edited, said):
+    monkeypatch.chdir(tmp_path)
+    mix = "{gcd: 1, mine: {file: {path: mine.csv, scorer: exact}}}"
+    Path("mine.yaml").write_text(f"environment.skyrl_gym.rg_dump.tasks: {mix}\n")
+    Path("mine.csv").write_text("question,answer\nWhich?,1\nWho?,2\nWhere?,3\n")
+    with serving(lambda number, body: completion("") if number else error(500, "down")) as server:
+        assert collect(server, "dump", "--tasks", "mine.yaml", "--retries", "0").exit_code == 1
+        Path(edited).write_text(Path(edited).read_text().replace("1", "9"))
+        assert said in refused(collect(server, "dump", "--tasks", "mine.yaml", "--resume"))
+
+
 def test_what_changes_no_group_is_free(tmp_path):
     """As it is where a training is continued."""
     free = {"groups_per_file": 7, "dump_fsync": True, "debug_logging": True, "scorer": ScorerConfig(workers=1)}

@@ -1,8 +1,10 @@
 """`rg-env eval --endpoint`: a suite's questions, scores that count every rollout once, a table and JSON."""
 
 import json
+import shlex
 import threading
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 from rg_env.cli import app
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
+from rg_env.evaluate import run
 from tests.evaluate.server import completion, error, serving
 
 SUITE = """
@@ -119,6 +122,26 @@ def test_the_result_of_a_resumed_evaluation_counts_all_attempts(suite, tmp_path)
         second = evaluate(server, suite, *out, "--resume")
     assert 0 < json.loads(first.stdout)["total"]["rollouts"] < 5
     assert json.loads(second.stdout)["total"]["rollouts"] == 5 == len(server.requests)
+
+
+def test_of_several_models_the_folder_around_them_is_continued(suite, tmp_path, monkeypatch):
+    for step in (1, 2):
+        model = tmp_path / "exports" / f"global_step_{step}"
+        model.mkdir(parents=True)
+        (model / "config.json").write_text("{}")
+    reach = run._connect
+    monkeypatch.setattr("rg_env.evaluate.server.program_for", lambda path: None)
+    with serving(lambda number, body: completion("<answer>7</answer>")) as server:
+
+        async def connect(options, *args, **more):
+            return await reach(replace(options, url=server.url), *args, **more)
+
+        monkeypatch.setattr(run, "_connect", connect)
+        command = ("eval", "--model", str(tmp_path / "exports"), "--suite", str(suite), "--concurrency", "1")
+        first = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "my runs"), "--max-tokens-total", "20"])
+        advised = first.stderr.partition("--max-tokens-total; continue with a higher one and ")[2].splitlines()[0]
+        second = CliRunner().invoke(app, [*command, *shlex.split(advised)])
+    assert (first.exit_code, second.exit_code, len(server.requests)) == (1, 0, 10), second.output
 
 
 def test_a_part_of_a_suite_is_spread_over_its_tasks_and_said(suite, tmp_path):

@@ -70,6 +70,48 @@ def test_mistakes_in_a_file(text, message, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("command", "text", "right"),
+    [
+        ("eval", "generator.eval_n_samples_per_prompt=two", "must be a whole number of at least 1"),
+        ("eval", "generator.eval_n_samples_per_prompt=0", "must be a whole number of at least 1"),
+        ("eval", "trainer.max_prompt_length=0", "must be a whole number of at least 1"),
+        ("eval", "trainer.policy.model.path=7", "must be a text"),
+        ("eval", "generator.eval_sampling_params.additional_kwargs=5", "must be a mapping"),
+        ("eval", "generator.eval_sampling_params.temperature=hot", "must be a number of at least 0"),
+        ("collect", "generator.chat_template_kwargs=foo", "must be a mapping"),
+        ("collect", "generator.sampling_params.top_p=2", "must be a number of at least 0 and at most 1"),
+        ("collect", "generator.sampling_params.max_generate_length=null", "must have a value"),
+    ],
+)
+def test_a_wrong_value_of_skyrls_settings_is_refused(command, text, right, tmp_path):
+    name, _, value = text.partition("=")
+    (tmp_path / "a.yaml").write_text(f"{name}: {value}\n")
+    for argument in (text, str(tmp_path / "a.yaml")):
+        with pytest.raises(ConfigError, match=rf"{name}=.*: {right}"):
+            read_settings([argument], command)
+
+
+@pytest.mark.parametrize(
+    ("text", "unused"),
+    [
+        ("train_unsolved=false", ("eval", "collect")),
+        ("stop_on_canaries=true", ("eval", "collect")),
+        ("experiment_class=mine.Experiment", ("eval", "collect")),
+        ("dump_rollouts=false", ("eval",)),
+        ("dump_failed_rollouts=false", ("eval",)),
+        ("dump_other_rollouts=false", ("eval",)),
+        ("rollout_save_score_threshold=0.5", ("eval",)),
+    ],
+)
+def test_what_only_a_training_has_is_refused_if_it_is_typed(text, unused):
+    for command in unused:
+        with pytest.raises(ConfigError, match=f"{command} only sends requests, so it would have no effect"):
+            read_settings([text], command)
+    for command in {"eval", "collect"} - set(unused):
+        read_settings([text], command)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("trainer.polcy.model.path=x", "did you mean trainer.policy.model.path"),

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from rg_env import ReasoningGymDataset
 from rg_env.base.errors import ConfigError
+from rg_env.cli import app
 from rg_env.configuration.config import ScorerConfig
 from rg_env.rows.eval_set import EvalSet
 from rg_env.scoring import audit
@@ -222,6 +224,12 @@ def test_a_function_that_fails_whatever_it_gets_is_refused_with_its_error(tmp_pa
     file = parse_file("mine", {"path": write(tmp_path / "a.jsonl", WORDS), "scorer": f"{__name__}:fails"})
     with pytest.raises(ConfigError, match=r"your function fails.*no such column.*: fix the function"):
         left_out(audit_of("mine", file, Split.TRAIN))
+    recipe = tmp_path / "mine.yaml"
+    mix = {"mine": {"file": {"path": file.path, "scorer": file.scorer}}}
+    recipe.write_text(json.dumps({"environment.skyrl_gym.rg_dump.tasks": mix}))
+    shown = CliRunner().invoke(app, ["tasks", str(recipe), "--json"])
+    assert [(fact["refused"], fact["left_out"]) for fact in json.loads(shown.stdout)] == [(True, [])]
+    assert shown.exit_code == 1
 
 
 def test_a_function_in_the_current_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,20 @@ def test_rewards_and_groups_are_those_of_each_prompt(rows, tmp_path):
     assert all(group.scoring_seconds > 0 and group.ended_at > 1.7e9 for group in groups)
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"train_unsolved": False}, "train_unsolved=false"),
+        ({"stop_on_canaries": True}, "stop_on_canaries=true"),
+        ({"debug_logging": True}, "debug_logging=true"),
+        ({"experiment_class": "mine.Mine"}, "experiment_class='mine.Mine'"),
+    ],
+)
+def test_what_only_skyrl_has_is_refused(setting, said):
+    with pytest.raises(ConfigError, match=f"{said}: has no effect outside SkyRL; leave it out"):
+        GRPOReward(ARGS, RGDumpConfig(**setting))
+
+
 @pytest.mark.parametrize("order", [(0, 0, 1), (0, 1, 0, 1), (0, 1, 1, 2, 2, 0)])
 def test_a_batch_of_parts_of_groups_is_an_error(rows, order):
     with pytest.raises(ConfigError, match="not 2 completions of one prompt"):

@@ -132,6 +132,10 @@ def test_questions_of_both_splits_differ_and_never_end():
     assert not questions[0] & questions[1]
 
 
+def test_a_setting_may_have_any_sign():
+    assert environment(system_prompt="Löse 😀").taskset.task.rg_env.system_prompt == "Löse 😀"
+
+
 def test_stored_answers_are_valid():
     tasks = first(environment())
     assert [asyncio.run(task.validate(None)) for task in tasks] == [True] * QUESTIONS
@@ -194,6 +198,7 @@ def test_a_request_that_fails_is_an_error_of_the_provider(tmp_path):
         ({"tasks": ["gcdd"]}, "unknown task 'gcdd'; did you mean gcd?"),
         ({"task": {"settings": {"scorer.timeot": 1}}}, "did you mean scorer.timeout"),
         ({"task": {"settings": {"complexity": "hard"}}}, "complexity='hard': must be random, or a number"),
+        ({"task": {"settings": {"debug_logging": True}}}, "debug_logging=true: has no effect outside SkyRL"),
         ({"split": "test"}, "'train' or 'eval'"),
         ({"seed": -1}, "seed"),
     ],
