@@ -24,7 +24,7 @@ from rg_env.base.errors import ConfigError, describe, one_line
 from rg_env.base.wording import counted
 from rg_env.tasks.item import same_question, split_of_row
 from rg_env.tasks.question_file import MOST_ANSWERS, OWN_SCORERS, QuestionFile, columns_in, fill_in
-from rg_env.tasks.question_options import NO_OPTIONS, Options, as_list, is_list_of_options, number_listed, read_options
+from rg_env.tasks.question_options import NO_OPTIONS, Options, as_list, is_list_of_options, read_lines, read_options
 from rg_env.tasks.question_sources import READERS, Source, load_from_hub, open_file
 
 _KEPT_READ = 8
@@ -184,7 +184,7 @@ def _with_letters(place: str, rows: Sequence[Row]) -> list[Row]:
     for row in rows:
         known = [at for at in row.places if at is not None]
         places.update(known)
-        if (len(row.options) or number_listed(row.question)) in known:
+        if (len(row.options) or len(read_lines(row.question))) in known:
             last = row
     if last and 0 not in places:
         first = 1
@@ -273,7 +273,7 @@ def _options(question: str, options: Options, columns: Mapping[str, Any], file: 
     Raises:
         ValueError: the question does not show them.
     """
-    if options.texts or number_listed(question):
+    if options.texts or read_lines(question):
         return options
     # Columns with the usual names first.
     for name in sorted(columns, key=lambda name: name not in ("options", "choices")):
