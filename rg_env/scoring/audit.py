@@ -96,7 +96,7 @@ class Rule(Enum):
     JUNK = ("accepts junk", "")
     NO_OPTIONS = (
         "is one of several options, which the question does not list",
-        "list them in it, such as question: '{question}\\nA) {A}\\nB) {B}'",
+        'list them in it, such as question: "{question}\\nA) {A}\\nB) {B}"',
     )
     DECIMAL_COMMA = ("has a comma as decimal point", "write 0.5 for 0,5")
     CONTRADICTS = (

@@ -10,8 +10,10 @@ import csv
 import functools
 import importlib.util
 import itertools
+import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from string import ascii_uppercase
 from types import MappingProxyType
@@ -30,6 +32,8 @@ from rg_env.tasks.question_sources import READERS, Source, load_from_hub, open_f
 
 _KEPT_READ = 8
 """Files whose rows are kept in memory, for the next data set or command that asks."""
+_USUAL_NAMES = ("options", "choices")
+"""Of columns that list the options of a question."""
 _PLAIN_NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
 
 
@@ -330,22 +334,35 @@ def _options(question: str, options: Options, columns: Mapping[str, Any], file: 
     """Return the options of a question, also if no template names their column.
 
     Raises:
-        ValueError: the question does not show them.
+        ValueError: the question does not show those of a column with a usual name.
     """
     if options.texts or read_lines(question):
         return options
-    # Columns with the usual names first.
-    for name in sorted(columns, key=lambda name: name not in ("options", "choices")):
-        listed = as_list(name, columns[name])
-        if not is_list_of_options(listed) or name == file.answer:
+    for name in _USUAL_NAMES:
+        if name not in columns or name == file.answer:
             continue
-        options = read_options(name, listed)
+        options = _options_in(name, columns[name])
         if any(text in question for text in options.texts.values()):
             return options
         if len(options.texts) > 1:
             template = file.question if columns_in(file.question) else f"{{{file.question}}}"
-            raise ValueError(f"the question does not list its options: set question: '{template}\\n{{{name}}}'")
-    return options
+            right = json.dumps(f"{template}\n{{{name}}}", ensure_ascii=False)  # as YAML has it, too
+            raise ValueError(f"the question does not list its options: set question: {right}")
+    for name, value in columns.items():
+        if name in (*_USUAL_NAMES, file.answer):
+            continue
+        # Any other list may be of tags, or of numbers.
+        with suppress(ValueError):
+            options = _options_in(name, value)
+            if len(options.texts) > 1 and all(text in question for text in options.texts.values()):
+                return options
+    return NO_OPTIONS
+
+
+def _options_in(name: str, value: Any) -> Options:
+    """Return the options that a column lists; none if it lists nothing. Raises ValueError: not as options are."""
+    listed = as_list(name, value)
+    return read_options(name, listed) if is_list_of_options(listed) else NO_OPTIONS
 
 
 def _value(columns: Mapping[Any, Any], name: str, setting: str) -> Any:

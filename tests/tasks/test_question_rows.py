@@ -245,6 +245,15 @@ def test_the_other_split_says_from_where_places_are_counted_if_a_file_does_not(
     assert sum("nothing says that they are not counted from 1" in line for line in warnings) == 3
 
 
+@pytest.mark.parametrize("other", [["Which", "three"], list(range(40)), "['a', 'b']", {"topic": "one"}, ["x", {}]])
+def test_a_list_of_something_else_is_no_list_of_options(other: Any, tmp_path: Path) -> None:
+    columns = {"question": "Which? A) one B) two", "tags": other, "answer": "B"}
+    row = row_of(tmp_path, columns, scorer="choice")
+    assert (row.answer, row.options) == ("B", {})
+    shown = {**columns, "question": "Which? one or two", "endings": ["one", "two"]}
+    assert row_of(tmp_path, shown, scorer="choice").options == {"A": "one", "B": "two"}
+
+
 @pytest.mark.parametrize("text", ["['one', 'two']", "['one' 'two']", "{'A': 'one', 'B': 'two'}", "[\"one\", 'two']"])
 def test_a_list_as_python_prints_it_is_told_to_be_written_in_json(text: str, tmp_path: Path) -> None:
     columns = {"question": "Which?", "options": text, "answer": "A"}
@@ -333,7 +342,7 @@ def test_a_column_may_name_the_scorer_of_each_row(tmp_path: Path) -> None:
         ("a.jsonl", '{"prompt": [{"from": "human", "value": "Q"}], "answer": 1}', {"question": "prompt"},
          r"a conversation must be a list of \{role, content\}"),
         ("a.jsonl", '{"question": "Q", "options": ["a", "b"], "answer": 1}', {"scorer": "choice"},
-         r"does not list its options: set question: '\{question\}\\n\{options\}'"),
+         r"does not list its options: set question: \"\{question\}\\n\{options\}\"$"),
         ("a.jsonl", '{"question": "Q", "answer": 1}', {"question": "{question} {options}"}, r"no column 'options'"),
     ],
 )  # fmt: skip
