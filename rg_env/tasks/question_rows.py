@@ -7,6 +7,7 @@ Not covered: whether an answer is right, and whether its own scorer pays it (`rg
 from __future__ import annotations
 
 import csv
+import datetime
 import functools
 import importlib.util
 import itertools
@@ -14,6 +15,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from string import ascii_uppercase
 from types import MappingProxyType
@@ -34,6 +36,8 @@ _KEPT_READ = 8
 """Files whose rows are kept in memory, for the next data set or command that asks."""
 _USUAL_NAMES = ("options", "choices")
 """Of columns that list the options of a question."""
+_IN_TEMPLATES = (str, int, float, Decimal, datetime.date, datetime.time, datetime.timedelta)
+"""What a template shows as text."""
 _PLAIN_NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
 
 
@@ -398,7 +402,7 @@ def _question(columns: Mapping[str, Any], template: str, *, is_choice: bool) -> 
             texts[name] = options.shown
         elif value is None:  # an input that not every instruction has
             texts[name] = ""
-        elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        elif isinstance(value, _IN_TEMPLATES):
             texts[name] = str(value)
         else:
             texts[name] = _last_of("user", name, value) if _is_chat(value) else _need_text(name, value)

@@ -67,6 +67,16 @@ def test_every_kind_of_file_has_the_same_rows(tmp_path: Path) -> None:
         assert [row[:3] for row in rows] == [(1, "1 + 1?", "2"), (2, "1 + 2?", "3")], name
 
 
+def test_a_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text(json.dumps({"question": name, "answer": 1}))
+    file = parse_file("mine", {"path": "~/a.jsonl", "eval_path": "~/b.jsonl"})
+    assert [read_rows("mine", file, split).rows[0].question for split in Split] == ["a.jsonl", "b.jsonl"]
+    with pytest.raises(ConfigError, match="eval_path: is the same as `path`"):
+        parse_file("mine", {"path": "~/a.jsonl", "eval_path": str(tmp_path / "a.jsonl")})
+
+
 def test_columns_without_a_name_that_spreadsheets_write_do_not_count(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("question,answer,,\n1 + 1?,2,,\n")
@@ -360,6 +370,19 @@ def test_typed_answers_of_parquet_are_told_to_be_texts(answer: Any, tmp_path: Pa
     pl.DataFrame([{"question": "Q", "answer": answer}]).write_parquet(tmp_path / "a.parquet")
     with pytest.raises(ConfigError, match=r"answer is not a text .*: save the column as texts"):
         rows_of(tmp_path / "a.parquet")
+
+
+def test_values_of_other_types_are_asked_as_texts_in_a_template(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    columns = {"on": datetime.date(2020, 1, 2), "price": Decimal("1.50"), "new": True, "raw": b"x", "answer": "2"}
+    pl.DataFrame([columns]).write_parquet(path)
+    (row,) = rows_of(path, question="{price} on {on}, new: {new}?")
+    assert row.question == "1.50 on 2020-01-02, new: True?"
+    for name, right in (("new", r"such as question: 'What is \{new\}\?'$"), ("raw", "save the column as texts$")):
+        with pytest.raises(ConfigError, match=rf"{name} is not a text but \w+: .*{right}"):
+            rows_of(path, question=name)
+    with pytest.raises(ConfigError, match="raw is not a text but bytes: save the column as texts$"):
+        rows_of(path, question="{raw}")
 
 
 def test_a_number_is_the_place_of_an_option_which_is_said_if_it_is_the_text_of_another(
