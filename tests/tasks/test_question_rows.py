@@ -381,7 +381,7 @@ def test_values_of_other_types_are_asked_as_texts_in_a_template(tmp_path: Path) 
     for name, right in (("new", r"such as question: 'What is \{new\}\?'$"), ("raw", "save the column as texts$")):
         with pytest.raises(ConfigError, match=rf"{name} is not a text but \w+: .*{right}"):
             rows_of(path, question=name)
-    with pytest.raises(ConfigError, match="raw is not a text but bytes: save the column as texts$"):
+    with pytest.raises(ConfigError, match=r"raw is not a text but bytes: save the column as texts$"):
         rows_of(path, question="{raw}")
 
 
