@@ -28,6 +28,9 @@ JUNK = ("x=x", "0", "0.0", "1", r"\emptyset", "()", "[]", "{}")
 _NOTHING = {r"\emptyset", r"\varnothing", "∅", "()", "[]", "{}", r"\{\}"}
 """What means the empty set, or may."""
 _NAMED = re.compile(r"[^\W\d_]\w{0,9}\s*=")
+_WORD = re.compile(r"[^\W\d_]{3}")
+_SIGNS = "+-<>"
+_IN_ASCII = str.maketrans("\u2212\u2013≤≥", "--<>")
 _WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
 
 
@@ -177,7 +180,8 @@ def _without_last_letter(answer: str) -> str:
 
 @functools.lru_cache(65536)
 def meaning(text: str) -> str | Fraction:
-    """Return what is equal for two texts that mean the same: the number, or the letters and digits."""
+    """Return what is equal for two texts that mean the same: the number, or the letters and digits, and in formulas
+    the signs that change them."""
     bare = _NAMED.sub("", unwrapped(text).strip(), count=1).strip()
     # Whatever the unit: whether a wrong unit is rewarded has nothing to do with junk.
     number = read_number(bare)
@@ -185,5 +189,7 @@ def meaning(text: str) -> str | Fraction:
         return number
     if bare in _NOTHING:
         return "∅"
-    plain = "".join(character for character in bare.casefold() if character.isalnum())
+    kept = "" if _WORD.search(bare) else _SIGNS
+    signs = bare.casefold().translate(_IN_ASCII).lstrip("+")
+    plain = "".join(character for character in signs if character.isalnum() or character in kept)
     return plain or bare
