@@ -117,7 +117,7 @@ def suite_questions(
         asked.append(item)
         note(f"{len(asked):,} of {count or size:,} questions")
     need(count is None or len(asked) == count, "--items", count, f"only {len(asked)} questions can be made")
-    prompts = Prompts(config.system_prompt, config.worked_examples, config.format)
+    prompts = Prompts.of(config)
 
     def make(index: int) -> Question:
         item = asked[index]
