@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rg_env.base.errors import ConfigError
 from rg_env.configuration.config import RGDumpConfig
+from rg_env.rows.dataset import ReasoningGymDataset
+from rg_env.rows.eval_set import EvalSet
 from rg_env.rows.prompts import THINK_ANSWER, Prompts, format_warning, resolve_system_prompt
 
 GOOD = {"question": "1 + 1?", "response": "<think>two</think><answer>2</answer>"}
@@ -53,6 +56,21 @@ def test_messages_in_order() -> None:
 def test_bad_examples_are_one_clear_line(examples: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Prompts(worked_examples=examples)  # type: ignore[arg-type]
+
+
+def test_an_example_may_name_a_file_of_questions_of_the_mix(tmp_path: Path) -> None:
+    path = tmp_path / "sums.jsonl"
+    path.write_text("".join(f'{{"question": "{n} + 1?", "answer": {n + 1}}}\n' for n in range(40)))
+    tasks = {"sums": {"file": str(path)}, "gcd": 1}
+    examples = [GOOD | {"task": "sums"}]
+    config = RGDumpConfig(tasks=tasks, worked_examples=examples)
+    rows = ReasoningGymDataset.train_of(config, 8)
+    for prompts in (Prompts.of(config), rows.prompts, EvalSet.of(config).prompts):
+        assert [len(prompts.messages(task, "Q")) for task in ("sums", "gcd")] == [4, 2]
+    config.tasks = ["gcd"]
+    for make in (Prompts.of, EvalSet.of):
+        with pytest.raises(ConfigError, match=r"worked_examples\[0\]: unknown task 'sums'"):
+            make(config)
 
 
 def test_a_prompt_that_never_asks_for_the_think_block_is_one_warning() -> None:

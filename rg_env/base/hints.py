@@ -167,6 +167,8 @@ def no_question(name: str, value: object) -> str:
         return ": a conversation must be a list of {role, content}"
     if isinstance(value, list):
         return f": put it into a text, such as question: '{{{name}}}', which lists its items as options"
+    if isinstance(value, bytes):
+        return ": save the column as texts"
     return f": put it into a text, such as question: 'What is {{{name}}}?'"
 
 

@@ -200,6 +200,13 @@ def _loader() -> type[yaml.SafeLoader]:
     return Loader
 
 
+def load_yaml(text: str) -> Any:
+    """Return what a text in YAML says, as settings are read. Raises nearly anything, as PyYAML's constructors do."""
+    import yaml
+
+    return yaml.load(text, _loader())
+
+
 def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
     """Return the settings in a file by their dotted names.
 
@@ -209,15 +216,13 @@ def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
     Raises:
         ConfigError: the file cannot be read, is not YAML, or has no settings.
     """
-    import yaml
-
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _loader())
+        content = load_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: cannot be read (no such file); {_instead_of(path)}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-    except Exception as error:  # PyYAML's constructors raise nearly anything
+    except Exception as error:
         from rg_env.base.hints import of_yaml
 
         raise ConfigError(f"{path}: is not valid YAML ({of_yaml(error)})") from None
@@ -303,11 +308,9 @@ def nearest_recipe(name: str) -> Path | None:
 
 def read_value(key: str, text: str) -> Any:
     """Return the value of `key=text`. Raises ConfigError if it is not YAML."""
-    import yaml
-
     try:
-        return yaml.load(text, _loader())
-    except Exception as error:  # PyYAML's constructors raise nearly anything
+        return load_yaml(text)
+    except Exception as error:
         from rg_env.base.hints import of_yaml
 
         raise ConfigError(f"{key}: cannot read {text!r} ({of_yaml(error)}); put it all in quotes: '{key}=…'") from None

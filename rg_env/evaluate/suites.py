@@ -16,12 +16,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
 from loguru import logger
 
 from rg_env.base.choices import ResponseFormat, Split
 from rg_env.base.errors import ConfigError, describe, did_you_mean, need, need_number, one_line
 from rg_env.configuration.config import RGDumpConfig
+from rg_env.configuration.settings import load_yaml
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.rows.eval_set import EvalSet
 from rg_env.rows.prompts import Message, Prompts, resolve_system_prompt
@@ -122,7 +122,7 @@ def suite_questions(
         asked.append(item)
         note(f"{len(asked):,} of {count or size:,} questions")
     need(count is None or len(asked) == count, "--items", count, f"only {len(asked)} questions can be made")
-    prompts = Prompts(config.system_prompt, config.worked_examples, config.format)
+    prompts = Prompts.of(config)
 
     def make(index: int) -> Question:
         item = asked[index]
@@ -250,8 +250,8 @@ def load_suite(name_or_path: str | Path) -> Suite:
 
 def _parse(name: str, text: str, source: str) -> Suite:
     try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        content = load_yaml(text)
+    except Exception as error:
         raise ConfigError(f"suite {source} is not YAML: {one_line(error, 200)}") from None
     try:
         tasks = content.get("tasks") if isinstance(content, dict) else None

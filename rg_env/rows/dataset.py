@@ -19,7 +19,7 @@ from rg_env.base.errors import need_number
 from rg_env.configuration.config import RGDumpConfig, ScorerConfig
 from rg_env.rows.item_source import Complexity, ItemSource
 from rg_env.rows.prompts import Message, Prompts
-from rg_env.tasks import Item, TaskSpec, hash64
+from rg_env.tasks import Item, TaskMix, TaskSpec, hash64
 from rg_env.tasks.item import ENV_CLASS
 from rg_env.tasks.mix import Progress, no_progress
 
@@ -143,8 +143,9 @@ class ReasoningGymDataset(Rows):
     ) -> None:
         need_number("size", size, whole=True, at_least=1, below=2**63)
         self._size = size
-        self.prompts = Prompts(**prompt)
-        self._source = ItemSource(tasks, seed, split, complexity, self.prompts, progress, scorer)
+        mix = TaskMix.parse(tasks)
+        self.prompts = Prompts(**prompt, files=mix.files)
+        self._source = ItemSource(mix, seed, split, complexity, self.prompts, progress, scorer)
         self.mix = self._source.mix
         """The requested task mix without the tasks that cannot be used."""
 

@@ -67,7 +67,8 @@ class EvalSet(Rows):
     ) -> None:
         # What only drawing finds out, such as a wrong seed or complexity, is raised when somebody asks for an item.
         need_number("samples_per_task", samples_per_task, whole=True, at_least=1)
-        self.prompts = Prompts(**prompt)
+        mix = TaskMix.parse(tasks)
+        self.prompts = Prompts(**prompt, files=mix.files)
         self._made: Future[Sequence[Item]] = Future()
         self.progress = ""
         """How far making the items is, for people."""
@@ -75,7 +76,7 @@ class EvalSet(Rows):
         """The number of items of the whole set. Known when those that were chosen are made, as is `left_out`."""
         self.left_out = 0
         """How many more questions of files the set would have, if none were left out."""
-        arguments = (TaskMix.parse(tasks), seed, samples_per_task, complexity, scorer, choose or _in_turn)
+        arguments = (mix, seed, samples_per_task, complexity, scorer, choose or _in_turn)
         threading.Thread(target=self._make, args=arguments, name="rg-eval-set", daemon=True).start()
 
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from rg_env.base.choices import ResponseFormat
@@ -43,8 +43,8 @@ def resolve_system_prompt(name_or_text: str | None) -> str | None:
     return name_or_text
 
 
-def _check_worked_examples(examples: object, format: str) -> None:
-    """Refuse examples that would teach the wrong format."""
+def _check_worked_examples(examples: object, format: str, files: Collection[str]) -> None:
+    """Refuse examples that would teach the wrong format, or stand before no question."""
     from rg_env.scoring import parse_response
     from rg_env.tasks.registry import check_name
 
@@ -55,7 +55,7 @@ def _check_worked_examples(examples: object, format: str) -> None:
             raise ConfigError(f"worked_examples[{number}]: needs `question` and `response` (and may name a `task`)")
         if not all(isinstance(example[key], str) for key in _REQUIRED):
             raise ConfigError(f"worked_examples[{number}]: question and response must be texts")
-        if example.get("task") is not None:
+        if example.get("task") is not None and str(example["task"]) not in files:
             try:
                 check_name(str(example["task"]))
             except ConfigError as error:
@@ -91,6 +91,7 @@ class Prompts:
         tokenizer: counts tokens; needed only with `max_prompt_length`.
         max_prompt_length: in tokens, at least 1. Items with longer prompts are redrawn; None: any length will do.
         chat_template_kwargs: arguments of the tokenizer's chat template.
+        files: names of the mix for files of questions, which examples may have as their `task`.
 
     Raises:
         ConfigError: an argument is impossible.
@@ -104,15 +105,24 @@ class Prompts:
         tokenizer: Any = None,
         max_prompt_length: int | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        files: Collection[str] = (),
     ) -> None:
         if max_prompt_length is not None:
             need_number("max_prompt_length", max_prompt_length, whole=True, at_least=1)
             if tokenizer is None:
                 raise ConfigError(f"max_prompt_length={max_prompt_length} needs a tokenizer to count the tokens")
-        _check_worked_examples(worked_examples, format)
+        _check_worked_examples(worked_examples, format, files)
         self._worked_examples, self._system_prompt = worked_examples, resolve_system_prompt(system_prompt)
         self._tokenizer, self.max_length, self.format = tokenizer, max_prompt_length, format
         self._chat_template_kwargs = dict(chat_template_kwargs or {})
+
+    @classmethod
+    def of(cls, config: RGDumpConfig) -> Prompts:
+        """Return the prompts of the settings, whatever their length. With examples, raises also for a wrong mix."""
+        from rg_env.tasks.mix import TaskMix
+
+        files = TaskMix.parse(config.tasks).files if config.worked_examples else ()
+        return cls(config.system_prompt, config.worked_examples, config.format, files=files)
 
     def messages(self, task: str, question: str) -> list[Message]:
         """Return the conversation before a response: system prompt, worked examples as turns, the question."""

@@ -85,7 +85,7 @@ def check_tags(
         _check_special_tokens(setting, model, tokenizer, config)
     warnings: list[str] = []
     opening = Opening.PLAIN
-    prompts = Prompts(config.system_prompt, config.worked_examples, config.format)
+    prompts = Prompts.of(config)
     # The prompts of these tasks differ in their worked examples.
     tasks = {str(example["task"]) for example in config.worked_examples if example.get("task")}
     for task in sorted(tasks) or [""]:

@@ -96,7 +96,7 @@ class Rule(Enum):
     JUNK = ("accepts junk", "")
     NO_OPTIONS = (
         "is one of several options, which the question does not list",
-        "list them in it, such as question: '{question}\\nA) {A}\\nB) {B}'",
+        'list them in it, such as question: "{question}\\nA) {A}\\nB) {B}"',
     )
     DECIMAL_COMMA = ("has a comma as decimal point", "write 0.5 for 0,5")
     CONTRADICTS = (
@@ -222,16 +222,19 @@ def audit_of(
     """
     settings = settings or ScorerConfig()
     how = How(settings.max_answer_chars, settings.normalize, str(format))
-    audit = _audit(task, file, split, read_rows(task, file, split).sha256, how, settings.timeout)
+    read = read_rows(task, file, split)
+    # The other split may say from where places of options are counted.
+    content = f"{read.sha256} {read.first_place}"
+    audit = _audit(task, file, split, content, how, settings.timeout)
     return audit._replace(place=f"tasks.{task}.file: {file.of_split(split)}", scorer=file.scorer)
 
 
 @functools.lru_cache(16)
-def _audit(task: str, file: QuestionFile, split: Split, sha256: str, how: How, timeout: float) -> Audit:
+def _audit(task: str, file: QuestionFile, split: Split, content: str, how: How, timeout: float) -> Audit:
     read = read_rows(task, file, split)
     # A column names ours only.
     is_users = file.scorer_column is None and file.scorer not in OWN_SCORERS
-    kept = _cache_of(file, sha256, how)
+    kept = _cache_of(file, content, how)
     if not is_users and (found := _read_cache(kept)) is not None:
         return found
     # First what a look at the answer says; the others are tried.
@@ -479,10 +482,10 @@ def lines_of(audit: Audit) -> list[str]:
 # -- the cache
 
 
-def _cache_of(file: QuestionFile, sha256: str, how: How) -> Path:
+def _cache_of(file: QuestionFile, content: str, how: How) -> Path:
     """Return where the audit of this file is kept."""
     settings = [file.question, file.answer, file.answer_after, file.scorer, file.tolerance, *how]
-    key = hashlib.sha256(json.dumps([sha256, settings, _version()]).encode()).hexdigest()
+    key = hashlib.sha256(json.dumps([content, settings, _version()]).encode()).hexdigest()
     folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     return folder / "rg_env" / "audits" / f"{key[:32]}.json"
 

@@ -18,7 +18,9 @@ from rg_env.base.choices import SOLVED_AT, ResponseFormat
 from rg_env.scoring.file_scorers import FileQuestion, file_question, score_here, with_each_answer
 from rg_env.scoring.formatting import unwrapped
 from rg_env.scoring.numbers import ROUNDING, read_number, read_quantity, same_quantity
+from rg_env.scoring.options import chosen, options_of
 from rg_env.scoring.parse import parse_response
+from rg_env.tasks.item import SCORER_KEY
 from rg_env.tasks.question_rows import Row
 
 JUNK = ("x=x", "0", "0.0", "1", r"\emptyset", "()", "[]", "{}")
@@ -26,6 +28,9 @@ JUNK = ("x=x", "0", "0.0", "1", r"\emptyset", "()", "[]", "{}")
 _NOTHING = {r"\emptyset", r"\varnothing", "∅", "()", "[]", "{}", r"\{\}"}
 """What means the empty set, or may."""
 _NAMED = re.compile(r"[^\W\d_]\w{0,9}\s*=")
+_WORD = re.compile(r"[^\W\d_]{3}")
+_SIGNS = "+-<>"
+_IN_ASCII = str.maketrans("\u2212\u2013≤≥", "--<>")
 _WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
 
 
@@ -103,23 +108,52 @@ def other_spelling(row: Row) -> str | None:
     return None
 
 
+class RightAnswers:
+    """The right answers of a question.
+
+    Args:
+        options: those of the question, by letter.
+    """
+
+    def __init__(self, answers: Sequence[str], options: Mapping[str, str]) -> None:
+        # An option may be right, whatever its letter: which one is, only the scorer knows.
+        self._meanings = set(map(meaning, (*answers, *options.values())))
+        self._numbers = [number for number in map(read_quantity, answers) if number is not None]
+        self._options = options
+        self._letters = {chosen(answer, options) for answer in answers if options}
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> RightAnswers:
+        """Return those of an entry of a file."""
+        metadata, options = entry["metadata"], {}
+        if metadata[SCORER_KEY] == "choice":
+            options = options_of(entry["question"], metadata.get("options"))
+        return cls(metadata.get("answers", [str(entry["answer"])]), options)
+
+    def may_have(self, text: str) -> bool:
+        """Return whether a text means the same as one of them, or may."""
+        if meaning(text) in self._meanings:
+            return True
+        if self._options and chosen(text, self._options) in self._letters:
+            return True
+        # 50% is the same number as .5 and as 50, whatever these two are.
+        number = read_quantity(text)
+        return number is not None and any(same_quantity(number, other, ROUNDING) for other in self._numbers)
+
+
 def junk_for(row: Row, others: Sequence[str]) -> tuple[str, ...]:
     """Return the junk for a row, without what means the same as one of its right answers.
 
     Args:
         others: right answers of other rows, of which three are taken.
     """
-    right = {meaning(answer) for answer in row.answers}
-    numbers = [number for number in map(read_quantity, row.answers) if number is not None]
-    # An option may be right, whatever its letter: which one is, only the scorer knows.
-    right.update(meaning(option) for option in row.options.values())
+    options = row.options
+    if row.scorer == "choice":
+        options = options or options_of(row.question, None)
+    right = RightAnswers(row.answers, options)
 
     def is_junk(text: str) -> bool:
-        if not text or meaning(text) in right:
-            return False
-        # 50% is the same number as .5 and as 50, whatever these two are.
-        number = read_quantity(text)
-        return number is None or not any(same_quantity(number, other, ROUNDING) for other in numbers)
+        return bool(text) and not right.may_have(text)
 
     junk = list(filter(is_junk, (*JUNK, _without_last_letter(row.answer))))
     if row.scorer == "choice":
@@ -146,7 +180,8 @@ def _without_last_letter(answer: str) -> str:
 
 @functools.lru_cache(65536)
 def meaning(text: str) -> str | Fraction:
-    """Return what is equal for two texts that mean the same: the number, or the letters and digits."""
+    """Return what is equal for two texts that mean the same: the number, or the letters and digits, and in formulas
+    the signs that change them."""
     bare = _NAMED.sub("", unwrapped(text).strip(), count=1).strip()
     # Whatever the unit: whether a wrong unit is rewarded has nothing to do with junk.
     number = read_number(bare)
@@ -154,5 +189,7 @@ def meaning(text: str) -> str | Fraction:
         return number
     if bare in _NOTHING:
         return "∅"
-    plain = "".join(character for character in bare.casefold() if character.isalnum())
+    kept = "" if _WORD.search(bare) else _SIGNS
+    signs = bare.casefold().translate(_IN_ASCII).lstrip("+")
+    plain = "".join(character for character in signs if character.isalnum() or character in kept)
     return plain or bare

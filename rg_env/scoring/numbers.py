@@ -10,6 +10,7 @@ a number. A longer text is refused unread.
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from fractions import Fraction
@@ -46,7 +47,9 @@ _FRACTION = re.compile(rf"({_DECIMAL}) ?/ ?({_DECIMAL})")
 _REPEATING = re.compile(r"([0-9]{0,100})\.([0-9]{0,100})\\(?:overline|bar) ?\{([0-9]{1,100})\}")
 _POWER = re.compile(rf"(?:({_DECIMAL}) ?(?:\\times|\\cdot|\*|x) ?)?10 ?(?:\^|\*\*) ?{_EXPONENT}")
 _SCIENTIFIC = re.compile(rf"({_DECIMAL})(?:[eE]([+-]?[0-9]{{1,3}}))?(?![0-9]|[.,/^][0-9])")
-_LARGE = re.compile(r" ?(?:\\text ?\{ ?)?(hundred|thousand|million|billion|trillion)(?: ?\}|\b)", re.IGNORECASE)
+_LARGE = re.compile(
+    r" ?(?:\\text ?\{ ?)?((?:hundred )?(?:thousand|million|billion|trillion)|hundred)(?: ?\}|\b)", re.IGNORECASE
+)
 _WITH_POWER = re.compile(r"(?:\\times|\\cdot|\*|x) ?10|[0-9][eE]")
 _LARGE_VALUES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _LARGE_SHORT = {"k": 10**3, "m": 10**6, "b": 10**9}
@@ -171,8 +174,8 @@ def _without_brackets(text: str) -> str:
 
 
 def _large_value(match: re.Match[str]) -> int:
-    word = match[1].lower()
-    return _LARGE_VALUES.get(word) or _LARGE_SHORT[word[0]]
+    words = match[1].lower().split()
+    return math.prod(_LARGE_VALUES.get(word) or _LARGE_SHORT[word[0]] for word in words)
 
 
 def _read_value(text: str) -> tuple[Value, str] | None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from rg_env.scoring.formatting import canonical, unquoted
 from rg_env.scoring.numbers import ROUNDING, read_quantity, same_quantity
+from rg_env.tasks.question_options import read_lines, read_marked
 
 _MARK = re.compile(r"(?<![^\s(])\(?([A-Za-z])[).:](?=\s|\S)\s*")
 _LEAD_IN = r"(?:(?:the )?(?:correct |final |best )?(?:answer|option|choice)(?: is)?:? ?){0,2}"
@@ -40,23 +41,17 @@ def options_of(question: str, listed: object) -> dict[str, str]:
         if len(found) == len(listed):
             return found
         return dict(zip(string.ascii_uppercase, map(str, listed), strict=False))
-    return _read_list(str(listed or question))
+    return _read_list(str(listed or "")) or _read_list(question)
 
 
 def _read_list(text: str) -> dict[str, str]:
-    """Return what a text lists by letter, A, B, C, …: the last list of at least two."""
-    found: list[re.Match[str]] = []
-    run: list[re.Match[str]] = []
-    for mark in _MARK.finditer(text):
-        letter = mark[1].upper()
-        if letter == "A":
-            run = [mark]
-        # Any other letter is part of an option.
-        elif run and letter == string.ascii_uppercase[len(run) % len(string.ascii_uppercase)]:
-            run.append(mark)
-            found = run
-    ends = [mark.start() for mark in found[1:]] + [len(text)]
-    return {mark[1].upper(): text[mark.end() : end].strip() for mark, end in zip(found, ends, strict=False)}
+    """Return what a text lists by letter. Lines that begin with the letters decide alone, where there are such: other
+    letters, as in `C) Both B and A.`, are part of an option."""
+    lines = read_lines(text)
+    # A talk of A and B may come before the options, which stand in one line.
+    behind = [text, *lines.values()][-1]
+    listed = read_marked(behind, _MARK.finditer(behind))
+    return listed if len(listed) > len(lines) else lines
 
 
 def chosen(answer: str, options: Mapping[str, str]) -> str | None:
@@ -69,7 +64,10 @@ def chosen(answer: str, options: Mapping[str, str]) -> str | None:
     text = unquoted(answer)
     if letter := _LETTER.fullmatch(text.replace("**", "")):
         named = letter[1].upper()
-        return named if not options or named in options else None
+        # Another letter may be the text of an option: H, O, N.
+        if not options or named in options:
+            return named
+        text = letter[1]
     if both := _LETTER_AND_TEXT.fullmatch(text.replace("**", "")):
         named = (both[1] or both[2] or both[4]).upper()
         # Both must mean the same option.

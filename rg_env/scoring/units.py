@@ -141,9 +141,16 @@ _IN_LOWER_CASE = {name.lower(): symbol for name, symbol in reversed(_UNITS.items
 _SYMBOLS = frozenset(_UNITS.values())
 _OTHER_WORDS = """
 and or not no nor never neither but except without if when unless is isn't are aren't was to plus minus over
-mod modulo sin cos tan log ln exp pi sqrt inf infinity infty half halves third quarter dozen dozens
+mod modulo sin cos tan log ln exp pi sqrt inf infinity infty factorial divided multiplied root remainder
+than below above under half halves quarter quarters dozen dozens doz tens hundreds thousands millions billions
+trillions lakh lakhs crore crores
 """
-_NOT_UNITS = frozenset(_OTHER_WORDS.split())
+_PARTS = """
+third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth
+seventeenth eighteenth nineteenth twentieth thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth
+hundredth thousandth millionth billionth trillionth
+"""
+_NOT_UNITS = frozenset((*_OTHER_WORDS.split(), *_PARTS.split(), *(f"{part}s" for part in _PARTS.split())))
 """Words after which a text is something else than a number with a unit: another number, two, or none."""
 _POWER_WORDS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _PERCENT = frozenset(("%", "percent", "percentage", "pct"))

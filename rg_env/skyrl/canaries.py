@@ -26,12 +26,13 @@ from rg_env.configuration.config import PREFIX, RGDumpConfig
 from rg_env.rollouts.judge import Judge
 from rg_env.rollouts.symptoms import CANARIES, CANARY_FAILURES, RIGHT_UNSOLVED, WRONG_SOLVED
 from rg_env.rows.dataset import ReasoningGymDataset
+from rg_env.scoring.audit_rows import RightAnswers
 from rg_env.scoring.formatting import canonical
 from rg_env.scoring.parse import parse_response, tag_spans
 from rg_env.scoring.scorer import reference_answer
 from rg_env.scoring.types import AnswerScore
 from rg_env.tasks import Item
-from rg_env.tasks.item import ENV_CLASS
+from rg_env.tasks.item import ENV_CLASS, SCORER_KEY
 
 if TYPE_CHECKING:
     from rg_env.rollouts.rollout_log import RolloutLog
@@ -164,7 +165,7 @@ class Canaries:
         if failed:
             logger.warning("canary: {}: the verifier is wrong", failed[0])
         for item in items:
-            other = self._other_answer(task, reference_answer(item.entry))
+            other = self._other_answer(item)
             if other is None or task in self._without_wrong:
                 continue
             scored = await self._score(Canary(item, self._bare(other), other, is_right=False))
@@ -213,7 +214,7 @@ class Canaries:
         without = self._without_right if is_right else self._without_wrong
         if not own or item.task in without:
             return None
-        answer = own if is_right else self._other_answer(item.task, own)
+        answer = own if is_right else self._other_answer(item)
         if answer is None:
             return None
         changed = _with_answer(text, answer, self._config)
@@ -224,11 +225,10 @@ class Canaries:
         if answer not in answers:
             answers.append(answer)
 
-    def _other_answer(self, task: str, own: str) -> str | None:
-        """Return the last answer of another item of the task; None if all are `own`, that of this item."""
-        same = canonical(own)
-        for answer in reversed(self._answers[task]):
-            if canonical(answer) != same:
+    def _other_answer(self, item: Item) -> str | None:
+        """Return the last answer of another item of the task; None if all may be right for this one."""
+        for answer in reversed(self._answers[item.task]):
+            if not _may_be_right(answer, item.entry):
                 return answer
         return None
 
@@ -327,6 +327,13 @@ def first_items(rows: Any) -> dict[str, list[Item]]:
         if len(result[item.task]) < _TRIED_ITEMS:
             result[item.task].append(item)
     return result
+
+
+def _may_be_right(answer: str, entry: Mapping[str, Any]) -> bool:
+    # Answers of a file may be written in several ways, and a question may have several.
+    if SCORER_KEY in entry["metadata"]:
+        return RightAnswers.of(entry).may_have(answer)
+    return canonical(answer) == canonical(reference_answer(entry))
 
 
 def _with_answer(text: str, answer: str, config: RGDumpConfig) -> str | None:

@@ -203,7 +203,7 @@ def check_reward(cfg: Any) -> Mistakes:
 
 def check_prompt(cfg: Any) -> None:
     # Made for its ConfigErrors alone.
-    Prompts(cfg.rg_dump.system_prompt, cfg.rg_dump.worked_examples, cfg.rg_dump.format)
+    Prompts.of(cfg.rg_dump)
 
 
 SINGLE = (check_run_name, check_folders, check_model_paths, check_data_files, check_tasks, check_reward, check_prompt)

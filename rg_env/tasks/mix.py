@@ -25,10 +25,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from loguru import logger
 
 from rg_env.base.errors import ConfigError, describe, did_you_mean, need_number
+from rg_env.configuration.config import PREFIX
+from rg_env.configuration.setting_names import is_group
+from rg_env.configuration.settings import load_yaml, read_file
 from rg_env.tasks.question_file import QuestionFile, parse_file
 from rg_env.tasks.registry import check_name, check_options, task_categories
 from rg_env.tasks.soundness import AUDITED_TASKS, Soundness, in_default_mix, reason_for, soundness_of
@@ -171,32 +173,13 @@ def read_spec(spec: Any) -> Any:
     return spec
 
 
-_IN_RECIPES = ("environment", "skyrl_gym", "rg_dump", "tasks")
-
-
 def _read_recipe(path: Path) -> Any:
-    """Return the task mix of a recipe, whose keys may be written with dots."""
-    try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        from rg_env.base.hints import file_beside
-
-        raise ConfigError(f"tasks={str(path)!r}: there is no such file{file_beside(path, ('.yaml', '.yml'))}") from None
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"tasks={str(path)!r} cannot be read ({describe(error)})") from error
-    # Each step takes the key that the rest of the path begins with: `environment`, or `environment.skyrl_gym` …
-    left = ".".join(_IN_RECIPES)
-    while left:
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{path}: has no {'.'.join(_IN_RECIPES)}")
-        for key in value:
-            if left == key or left.startswith(f"{key}."):
-                left = left.removeprefix(key).removeprefix(".")
-                value = value[key]
-                break
-        else:
-            raise ConfigError(f"{path}: has no {'.'.join(_IN_RECIPES)}")
-    return value
+    """Return the task mix of a recipe."""
+    settings = read_file(path.expanduser(), lambda name: not is_group(name))
+    name = f"{PREFIX}.tasks"
+    if name not in settings:
+        raise ConfigError(f"{path}: has no {name}")
+    return settings[name]
 
 
 def _read_text(text: str) -> Any:
@@ -205,8 +188,8 @@ def _read_text(text: str) -> Any:
     # Names separated by commas are not read as YAML, in which `*_sum` is an alias.
     if text.lstrip().startswith(("{", "[")) or ": " in text or "\n" in text:
         try:
-            return yaml.safe_load(text)
-        except Exception as error:  # PyYAML's constructors raise nearly anything
+            return load_yaml(text)
+        except Exception as error:
             problem = getattr(error, "problem", None) or "not YAML"
             raise ConfigError(f"tasks={text!r} cannot be read ({problem}); put patterns with a * in quotes") from error
     names = [part.strip() for part in text.split(",") if part.strip()]

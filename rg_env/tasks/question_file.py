@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from rg_env.base.choices import Split
@@ -117,6 +118,9 @@ def parse_file(task: str, value: object) -> QuestionFile:
         options["hub"] = _parse_hub(f"{place}.hub", options["hub"])
     if ("path" in options) == ("hub" in options):
         raise ConfigError(f"{place}: needs either `hub` or `path` (a JSON Lines, CSV or Parquet file)")
+    for key in ("path", "eval_path"):
+        if options.get(key, "").startswith("~/"):
+            options[key] = str(Path(options[key]).expanduser())
     if "scorer" in options:  # module:function means the same, and entries name it in one way
         options["scorer"] = options["scorer"].replace(":", ".")
     file = QuestionFile(**options)

@@ -1,14 +1,14 @@
 """Options of a multiple-choice question, as people and public sets write them: which letter each has.
 
-Invariant: no text is evaluated; what looks like a list and is not JSON is refused. Not covered: options that stand in a
-text, such as `A) one B) two`, which the scorer reads.
+Invariant: no text is evaluated; what looks like a list and is not JSON is refused. Not covered: options that stand in
+one line, such as `A) one B) two`, which the scorer reads.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_uppercase
 from typing import Any, NamedTuple
 
@@ -100,9 +100,23 @@ def read_options(name: str, value: Sequence[Any] | Mapping[str, Any]) -> Options
     return Options(dict(zip(ascii_uppercase, texts, strict=False)), dict(zip(labels, ascii_uppercase, strict=False)))
 
 
-def number_listed(question: str) -> int:
-    """Return how many options a question lists in lines that begin with A, B, C, …; 0 if it has no such lines."""
-    number = 0
-    for match in _LISTED.finditer(question):
-        number += match[1] == ascii_uppercase[number % len(ascii_uppercase)]
-    return number
+def read_lines(text: str) -> dict[str, str]:
+    """Return what a text lists by letter in lines that begin with A, B, C, …; empty if it has no such lines."""
+    return read_marked(text, _LISTED.finditer(text))
+
+
+def read_marked(text: str, marks: Iterable[re.Match[str]]) -> dict[str, str]:
+    """Return what a text lists behind marks, by their letters, which are the first group: A, B, C, …; the last list of
+    at least two."""
+    found: list[re.Match[str]] = []
+    run: list[re.Match[str]] = []
+    for mark in marks:
+        letter = mark[1].upper()
+        if letter == "A":
+            run = [mark]
+        # Any other letter is part of an option.
+        elif run and letter == ascii_uppercase[len(run) % len(ascii_uppercase)]:
+            run.append(mark)
+            found = run
+    ends = [mark.start() for mark in found[1:]] + [len(text)]
+    return {mark[1].upper(): text[mark.end() : end].strip() for mark, end in zip(found, ends, strict=False)}

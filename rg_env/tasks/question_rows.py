@@ -7,10 +7,15 @@ Not covered: whether an answer is right, and whether its own scorer pays it (`rg
 from __future__ import annotations
 
 import csv
+import datetime
 import functools
 import importlib.util
+import itertools
+import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from string import ascii_uppercase
 from types import MappingProxyType
@@ -24,11 +29,15 @@ from rg_env.base.errors import ConfigError, describe, one_line
 from rg_env.base.wording import counted
 from rg_env.tasks.item import same_question, split_of_row
 from rg_env.tasks.question_file import MOST_ANSWERS, OWN_SCORERS, QuestionFile, columns_in, fill_in
-from rg_env.tasks.question_options import NO_OPTIONS, Options, as_list, is_list_of_options, number_listed, read_options
+from rg_env.tasks.question_options import NO_OPTIONS, Options, as_list, is_list_of_options, read_lines, read_options
 from rg_env.tasks.question_sources import READERS, Source, load_from_hub, open_file
 
 _KEPT_READ = 8
 """Files whose rows are kept in memory, for the next data set or command that asks."""
+_USUAL_NAMES = ("options", "choices")
+"""Of columns that list the options of a question."""
+_IN_TEMPLATES = (str, int, float, Decimal, datetime.date, datetime.time, datetime.timedelta)
+"""What a template shows as text."""
 _PLAIN_NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
 
 
@@ -59,10 +68,15 @@ class Row(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The rows of a file, and the SHA-256 of what they were read from."""
+    """The rows of a file, and the SHA-256 of what they were read from.
+
+    Attributes:
+        first_place: of an option, where the file has places of options: 0 or 1.
+    """
 
     rows: tuple[Row, ...]
     sha256: str
+    first_place: int = 0
 
 
 def read_rows(task: str, file: QuestionFile, split: Split) -> Rows:
@@ -71,35 +85,62 @@ def read_rows(task: str, file: QuestionFile, split: Split) -> Rows:
     Raises:
         ConfigError: the file cannot be read, or a row is wrong; with the number of the first.
     """
+    if not file.evaluates_elsewhere:
+        split = Split.TRAIN
+    # Both, because the other split may say from where places of options are counted.
+    return _read(task, file, split, tuple(_version(file, each) for each in Split))
+
+
+def _version(file: QuestionFile, split: Split) -> tuple[int, int] | None:
+    """Return size and time of change of a file, so that no cache keeps an older content; None if there is no file."""
     if file.hub is not None:
-        apart = split is Split.EVAL and file.evaluates_elsewhere
-        return _read_hub(task, file, str(file.hub.eval_split if apart else file.hub.split))
+        return None
+    try:
+        stat = Path(file.of_split(split)).stat()
+    except OSError:
+        return None
+    return stat.st_size, stat.st_mtime_ns
+
+
+@functools.lru_cache(_KEPT_READ)
+def _read(task: str, file: QuestionFile, split: Split, versions: tuple[object, ...]) -> Rows:
+    place, source = _place(task, file, split), _open(task, file, split)
+    rows, sha256 = _rows_in(place, file, source)
+    first = _first_place(task, file, split, rows)
+    rows = _with_letters(place, rows, first)
+    if not source.is_typed:
+        rows = _with_numbers(rows)
+    if file.answer in columns_in(file.question):
+        line = "{}: every question shows its own answer, {}, at the same place: put the options into one column, in "
+        logger.warning(f"{line}an order of their own", place, file.answer)
+    _say_repeated(place, rows)
+    _say_unasked(place, rows, file)
+    _say_unevaluated(place, rows, file)
+    return Rows(tuple(rows), sha256, first)
+
+
+def _place(task: str, file: QuestionFile, split: Split) -> str:
+    """Return what messages begin with."""
+    return f"tasks.{task}.file: {file.of_split(split)}"
+
+
+def _open(task: str, file: QuestionFile, split: Split) -> Source:
+    place = _place(task, file, split)
+    if file.hub is not None:
+        part = file.hub.split if split is Split.TRAIN else file.hub.eval_split
+        return load_from_hub(place, file.hub, str(part))
     path = Path(file.of_split(split))
     try:
-        stat = path.stat()
+        path.stat()
     except OSError as error:
         from rg_env.base.hints import file_beside
 
-        hint = file_beside(path, READERS)
-        raise ConfigError(f"tasks.{task}.file: {path} cannot be read: {error.strerror}{hint}") from None
-    # Size and time of change are arguments only so that the cache does not keep an older content.
-    return _read_path(task, file, path, (stat.st_size, stat.st_mtime_ns))
+        raise ConfigError(f"{place} cannot be read: {error.strerror}{file_beside(path, READERS)}") from None
+    return open_file(place, path)
 
 
-@functools.lru_cache(_KEPT_READ)
-def _read_path(task: str, file: QuestionFile, path: Path, version: tuple[int, int]) -> Rows:
-    place = f"tasks.{task}.file: {path}"
-    return _read(place, file, open_file(place, path))
-
-
-@functools.lru_cache(_KEPT_READ)
-def _read_hub(task: str, file: QuestionFile, split: str) -> Rows:
-    assert file.hub is not None
-    place = f"tasks.{task}.file: {file.hub.name} ({split})"
-    return _read(place, file, load_from_hub(place, file.hub, split))
-
-
-def _read(place: str, file: QuestionFile, source: Source) -> Rows:
+def _rows_in(place: str, file: QuestionFile, source: Source) -> tuple[list[Row], str]:
+    """Return the rows of a file as they are, with places of options, and the SHA-256 of what they were read from."""
     rows: list[Row] = []
     faults: list[str] = []
     try:
@@ -127,16 +168,7 @@ def _read(place: str, file: QuestionFile, source: Source) -> Rows:
         raise ConfigError(f"{place}: {faults[0]}{more}")
     if not rows:
         raise ConfigError(f"{place} has no rows: put each question and its answer on a line below the header")
-    rows = _with_letters(place, rows)
-    if not source.is_typed:
-        rows = _with_numbers(rows)
-    if file.answer in columns_in(file.question):
-        line = "{}: every question shows its own answer, {}, at the same place: put the options into one column, in "
-        logger.warning(f"{line}an order of their own", place, file.answer)
-    _say_repeated(place, rows)
-    _say_unasked(place, rows, file)
-    _say_unevaluated(place, rows, file)
-    return Rows(tuple(rows), sha256)
+    return rows, sha256
 
 
 def _say_repeated(place: str, rows: Sequence[Row]) -> None:
@@ -174,33 +206,65 @@ def _say_unasked(place: str, rows: Sequence[Row], file: QuestionFile) -> None:
         logger.warning(line, place, longer, len(rows))
 
 
-def _with_letters(place: str, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with letters where the file has places of options, which it counts from 0 or from 1.
+def _first_place(task: str, file: QuestionFile, split: Split, rows: Sequence[Row]) -> int:
+    """Return the place of a first option, where the file has places of options: 0 or 1.
 
-    It counts from 1 if no place is 0 and one is the number of options. Warns of that, and of places that are the text
-    of another option.
+    It is 1 if no place is 0 and one is the number of options. Where neither 0 nor that number is there, the other split
+    decides, if it is elsewhere. Warns of 1, and where nothing decides.
     """
-    first, places, last = 0, set[int](), None
+    if not _places_in(rows):
+        return 0
+    line = f"{_place(task, file, split)}: the answers are places of options"
+    first, last = _told_first_place(rows)
+    if last:
+        here = "{}, counted from 1: that of row {} is {}, which is the last"
+        logger.warning(here, line, last.number, len(_options_of(last)))
+    if first is None and file.evaluates_elsewhere:
+        other = Split.TRAIN if split is Split.EVAL else Split.EVAL
+        others, _ = _rows_in(_place(task, file, other), file, _open(task, file, other))
+        first, last = _told_first_place(others)
+        if last:
+            logger.warning("{}, counted from 1, as those of {}", line, file.of_split(other))
+    if first is None:
+        logger.warning("{}, taken from 0; nothing says that they are not counted from 1: write letters", line)
+    return first or 0
+
+
+def _told_first_place(rows: Sequence[Row]) -> tuple[int | None, Row | None]:
+    """Return the place of a first option, if the places in these rows tell it, and the row that tells that it is 1."""
+    if 0 in _places_in(rows):
+        return 0, None
     for row in rows:
-        known = [at for at in row.places if at is not None]
-        places.update(known)
-        if (len(row.options) or number_listed(row.question)) in known:
-            last = row
-    if last and 0 not in places:
-        first = 1
-        line = "{}: the answers are places of options, counted from 1: that of row {} is {}, which is the last"
-        logger.warning(line, place, last.number, max(at for at in last.places if at is not None))
+        if len(_options_of(row)) in row.places:
+            return 1, row
+    return None, None
+
+
+def _places_in(rows: Sequence[Row]) -> set[int | None]:
+    return set(itertools.chain.from_iterable(row.places for row in rows)) - {None}
+
+
+def _options_of(row: Row) -> Mapping[str, str]:
+    return row.options or read_lines(row.question)
+
+
+def _with_letters(place: str, rows: Sequence[Row], first: int) -> list[Row]:
+    """Return the rows with letters where the file has places of options, of which the first is 0 or 1. Warns of places
+    that are the text of another option."""
     doubtful, lettered = 0, []
     for row in rows:
+        if not row.places:
+            lettered.append(row)
+            continue
         answers, is_doubtful = [], False
-        for answer, at in zip(row.answers, row.places or [None] * len(row.answers), strict=True):
+        letter_of = {text: letter for letter, text in _options_of(row).items()}
+        for answer, at in zip(row.answers, row.places, strict=True):
             # A place beyond the options becomes a letter that none has, or stays: the audit leaves that row out.
             letter = answer
             if at is not None and at - first < len(ascii_uppercase):
                 letter = ascii_uppercase[at - first]
                 # An option that reads as the place.
-                other = {text: letter for letter, text in row.options.items()}.get(str(at), letter)
-                is_doubtful |= other != letter
+                is_doubtful |= letter_of.get(str(at), letter) != letter
             answers.append(letter)
         doubtful += is_doubtful
         lettered.append(row._replace(answer=answers[0], answers=tuple(answers)))
@@ -243,26 +307,29 @@ def _row_of(number: int, columns: object, file: QuestionFile) -> Row:
             raise ValueError(f"{getattr(file, name)} is empty")
         if not text.isascii():
             text.encode()  # raises for half of a surrogate pair, which no tokenizer takes
-    is_number = isinstance(value, (int, float))
+    values = value if isinstance(value, list) else [value]
+    are_numbers = [isinstance(each, (int, float)) for each in values]
+    numbers = {"is_number": all(are_numbers), "is_float": isinstance(values[0], float)}
     places: tuple[int | None, ...] = ()
     if scorer == "choice":
         options = _options(question, options, columns, file)
         answers = tuple(options.letters.get(answer, answer) for answer in answers)
-        values = value if isinstance(value, list) else [value]
-        numbered = {str(each) for each in values if isinstance(each, (int, float))}
-        places = tuple(_place_of(answer, answer in numbered, options) for answer in answers)
-    numbers = {"is_number": is_number, "is_float": isinstance(value, float)}
+        numbered = {str(each) for each in itertools.compress(values, are_numbers)}
+        texts = options.texts or read_lines(question)
+        places = tuple(_place_of(answer, answer in numbered, texts) for answer in answers)
     return Row(number, question, answers[0], columns, scorer, answers, options.texts, **numbers, places=places)
 
 
-def _place_of(answer: str, is_number: bool, options: Options) -> int | None:
+def _place_of(answer: str, is_number: bool, options: Mapping[str, str]) -> int | None:
     """Return the place that an answer is; None if it is a letter or the text of an option.
 
     A number is a place, as in MMLU. Digits in a text are one, as in HellaSwag, unless an option reads so.
     """
     if not (answer.isascii() and answer.isdecimal()) or len(answer) > 2:
         return None
-    if not is_number and (not options.texts or answer in options.texts.values() or int(answer) > len(options.texts)):
+    # Behind the last option of a question, other lines may follow.
+    texts = {text.partition("\n")[0] for text in options.values()}
+    if not is_number and (not texts or answer in texts or int(answer) > len(options)):
         return None
     return int(answer)
 
@@ -271,22 +338,35 @@ def _options(question: str, options: Options, columns: Mapping[str, Any], file: 
     """Return the options of a question, also if no template names their column.
 
     Raises:
-        ValueError: the question does not show them.
+        ValueError: the question does not show those of a column with a usual name.
     """
-    if options.texts or number_listed(question):
+    if options.texts or read_lines(question):
         return options
-    # Columns with the usual names first.
-    for name in sorted(columns, key=lambda name: name not in ("options", "choices")):
-        listed = as_list(name, columns[name])
-        if not is_list_of_options(listed) or name == file.answer:
+    for name in _USUAL_NAMES:
+        if name not in columns or name == file.answer:
             continue
-        options = read_options(name, listed)
+        options = _options_in(name, columns[name])
         if any(text in question for text in options.texts.values()):
             return options
         if len(options.texts) > 1:
             template = file.question if columns_in(file.question) else f"{{{file.question}}}"
-            raise ValueError(f"the question does not list its options: set question: '{template}\\n{{{name}}}'")
-    return options
+            right = json.dumps(f"{template}\n{{{name}}}", ensure_ascii=False)  # as YAML has it, too
+            raise ValueError(f"the question does not list its options: set question: {right}")
+    for name, value in columns.items():
+        if name in (*_USUAL_NAMES, file.answer):
+            continue
+        # Any other list may be of tags, or of numbers.
+        with suppress(ValueError):
+            options = _options_in(name, value)
+            if len(options.texts) > 1 and all(text in question for text in options.texts.values()):
+                return options
+    return NO_OPTIONS
+
+
+def _options_in(name: str, value: Any) -> Options:
+    """Return the options that a column lists; none if it lists nothing. Raises ValueError: not as options are."""
+    listed = as_list(name, value)
+    return read_options(name, listed) if is_list_of_options(listed) else NO_OPTIONS
 
 
 def _value(columns: Mapping[Any, Any], name: str, setting: str) -> Any:
@@ -322,7 +402,7 @@ def _question(columns: Mapping[str, Any], template: str, *, is_choice: bool) -> 
             texts[name] = options.shown
         elif value is None:  # an input that not every instruction has
             texts[name] = ""
-        elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        elif isinstance(value, _IN_TEMPLATES):
             texts[name] = str(value)
         else:
             texts[name] = _last_of("user", name, value) if _is_chat(value) else _need_text(name, value)

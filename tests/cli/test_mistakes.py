@@ -40,7 +40,7 @@ MISTAKES = {
     "eval": "--model",
     "eval --model no/such/folder": "there is no such folder; `rg-env runs` lists the runs",
     "eval --model docs": "not a model folder (a run's models are under exports/)",
-    "eval --model nano --tasks configs/quikstart.yaml": "there is no such file; did you mean configs/quickstart.yaml?",
+    "eval --model nano --tasks configs/quikstart.yaml": "(no such file); did you mean configs/quickstart.yaml?",
     "eval --resume --model nano": "--resume needs --out",
     "eval --endpoint http://127.0.0.1:9/v1 --model x --suite nope": "nope",
     "eval --endpoint localhost:8000 --model x --items 2": "must be an address such as http://127.0.0.1:8000/v1",

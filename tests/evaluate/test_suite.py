@@ -113,6 +113,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
         ("tasks: [gcd]\nformat: loose", "must be one of strict, lenient"),
         ("tasks: [gcd]\nsystem_prompt: simpel", "no such prompt"),
         ("tasks: [gcd", "is not YAML"),
+        ("tasks: [gcd]\ntasks: [lcm]", "'tasks' is given twice"),
     ],
 )
 def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, message: str) -> None:

@@ -17,6 +17,7 @@ from rg_env.configuration.config import ScorerConfig
 from rg_env.rows.eval_set import EvalSet
 from rg_env.scoring import audit
 from rg_env.scoring.audit import Rule, audit_of, left_out, left_out_of_mix
+from rg_env.scoring.audit_rows import meaning
 from rg_env.tasks import Split
 from rg_env.tasks.question_file import QuestionFile, parse_file
 
@@ -161,10 +162,35 @@ def test_a_choice_that_names_no_option_is_told_what_an_answer_is(tmp_path: Path)
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     file = {"path": str(path), "scorer": "choice"}
-    with pytest.raises(ConfigError, match=r"does not list its options: set question: '\{question\}\\n\{endings\}'"):
+    with pytest.raises(ConfigError, match=r"does not list, .*: list them in it, such as question: \""):
         ReasoningGymDataset({"mine": {"file": file}})
     with pytest.raises(ConfigError, match=r"must be the letter, the text or the place of an option that the question"):
         ReasoningGymDataset({"mine": {"file": {**file, "question": "{question}\n{endings}"}}})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("x+1", "x-1", False),
+        ("x < 3", "x > 3", False),
+        ("(-3, 7)", "(3, 7)", False),
+        ("A+", "A", False),
+        ("x ≤ 3", "$x<=3$", True),
+        ("x \u2212 1", "x-1", True),
+        ("+2x", "2 x", True),
+        ("well-known", "well known", True),
+    ],
+)
+def test_signs_change_what_a_formula_means(one: str, other: str, is_same: bool) -> None:
+    assert (meaning(one) == meaning(other)) == is_same
+
+
+def test_letters_and_texts_in_one_column_of_a_choice_are_no_junk_for_each_other(tmp_path: Path) -> None:
+    columns = {"question": "Which?", "options": ["cat", "dog"]}
+    rows = [{**columns, "question": f"{n}?", "answer": ("B", "dog")[n % 2]} for n in range(20)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert faults_of(str(path), scorer="choice", question="{question}\n{options}") == {}
 
 
 def test_a_choice_whose_question_shows_no_options_is_refused(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from rg_env.scoring.numbers import read_number, read_quantity, same_quantity
         ("2", ["2 hrs", "2hrs.", "(2 hours)", "2 sq. ft.", "2 m/s/s", "2 J/(mol K)", "2 °F", "2 F", "2 ℉", "2 kgs"]),
         ("-3", ["(-3)", "minus 3", "negative 3", "-(3)"]),
         ("70000", ["$70k", "$70K", r"$70 \text{ thousand}"]),
+        ("500000", ["5 hundred thousand", r"5\text{ hundred thousand} dollars", "5 Hundred Thousand people"]),
         ("4/33", [r"0.\overline{12}", r".\overline{12}", r"0.12\bar{12}"]),
         ("1/1000", ["1e-3", "10^{-3}", "10⁻³", r"1\times10^{-3}", "10^-3", "0.001"]),
     ],
@@ -69,6 +70,8 @@ def test_a_number_may_be_written_in_many_ways(number: str, spellings: list[str])
         ),
         *("(3,4)", "(1,234)", "-(-3)", "5 - m", "5 * m", "5 /m", "5 squared", "5 (a", "(5", '"5', "x y = 5", "25%%"),
         *("the answer isn't 5", "The answer is not (5)", "5 to 7", "5 hrs and 3 min", "minus -3"),
+        *("2 thirds", "2 two-thirds", "3 Quarters", "5 tenths", "3 ten-thousandths", "1 twentieth", "5 factorial"),
+        *("5 degrees below zero", "5 above zero", "5 divided by two", "2 hundreds", "3 millions", "3 lakh"),
         *("5 " + "word " * 7, "5 " * 600, "9" * 2000),
     ],
 )

@@ -20,10 +20,19 @@ DATES = {"A": "12/11/1937", "B": "12/25/1937", "C": "12/04/1937"}
         ("When?", "A) 12/11/1937 B) 12/25/1937 C) 12/04/1937"),
         ("When?", {"label": ["A", "B", "C"], "text": ["12/11/1937", "12/25/1937", "12/04/1937"]}),
         ("When?", {"a": "12/11/1937", "b": "12/25/1937", "c": "12/04/1937"}),
+        ("A: Hi.\nB: Hi. When? A) 12/11/1937 B) 12/25/1937 C) 12/04/1937", None),
+        ("When?\nA) 12/11/1937\nB) 12/25/1937\nC) 12/04/1937", "three dates"),
     ],
 )
 def test_options_are_found_in_a_column_or_in_the_question(question: str, listed: object) -> None:
     assert options_of(question, listed) == DATES
+
+
+def test_letters_inside_options_that_have_lines_of_their_own_begin_no_other() -> None:
+    both = {"A": "Left", "B": "Right", "C": "Both B and A.", "D": "Both A. and B. fail"}
+    only = {"A": "Only B.", "B": "Only A."}
+    for options in (both, only):
+        assert options_of("\n".join(["Which?", *map(") ".join, options.items())]), None) == options
 
 
 def test_a_question_without_options_has_none() -> None:
@@ -56,3 +65,10 @@ def test_numbers_are_the_same_in_any_form_and_equal_options_need_a_letter() -> N
     assert chosen("0.5", {"A": "1/2", "B": "1/3"}) == "A"
     assert chosen("7", {"A": "7", "B": "7"}) is None
     assert chosen("B) 7", {"A": "7", "B": "7"}) == "B"
+
+
+def test_options_that_are_letters_are_named_by_them_unless_another_option_has_the_letter() -> None:
+    symbols = {"A": "H", "B": "O", "C": "N", "D": "B"}
+    answers = ["H", "O", "**N**", "A", "B", "D) B", "(B) O", "K"]
+    assert [chosen(answer, symbols) for answer in answers] == ["A", "B", "C", "A", "B", "D", "B", None]
+    assert chosen("The answer is O.", symbols) == "B"

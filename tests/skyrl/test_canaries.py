@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
 from dataclasses import replace
@@ -22,6 +23,10 @@ from rg_env.skyrl import canaries
 from rg_env.skyrl.canaries import Canaries
 from rg_env.skyrl.generator import RGDumpGenerator
 from rg_env.skyrl.steps import StepTracking
+from rg_env.tasks import Split
+from rg_env.tasks.question_file import parse_file
+from rg_env.tasks.question_rows import read_rows
+from rg_env.tasks.questions import entry_of
 from tests.skyrl import scripted_training
 from tests.skyrl.generating import right, run, script_for
 from tests.skyrl.scripted_training import BATCH, FULLY_ASYNC, SAMPLES, TASK, Script, Told, build, train
@@ -103,6 +108,33 @@ def test_a_response_without_the_format_becomes_the_thought_of_a_canary():
     prefilled = replace(config, prefilled_think=True)
     assert canaries._with_answer("no end", "7", prefilled) == "no end</think><answer>7</answer>"
     assert canaries._with_answer("no end", "<answer>", config) is None
+
+
+def test_no_wrong_canary_of_a_file_is_right_in_another_notation(tmp_path):
+    rows = [
+        {"question": "3/6?", "answer": "0.5", "kind": "number"},
+        {"question": "Half?", "answer": ["1/2", "50%"], "kind": "exact"},
+        {"question": "Which?\nA) cat\nB) dog", "answer": "dog", "kind": "choice"},
+        {"question": "Whose?\nA) dog's\nB) cat's", "answer": "B", "kind": "choice"},
+    ]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file = parse_file("mine", {"path": str(path), "scorer": "{kind}"})
+    items = {}
+    for row in read_rows("mine", file, Split.TRAIN).rows:
+        items[row.number] = replace(ReasoningGymDataset(TASK, size=1).item(0), entry=entry_of("mine", file, row))
+    some = Canaries(RGDumpConfig())
+
+    def other(number, *answers):
+        some._answers.clear()
+        for answer in answers:
+            some._remember(items[number].task, answer)
+        return some._other_answer(items[number])
+
+    assert other(1, "0.25", "1/2", "0.5", "50%") == "0.25"
+    assert other(2, "50%", "0.5") is None
+    assert other(3, "A", "B", "dog") == "A"
+    assert other(4, "A", "dog's", "B", "cat's") == "A"
 
 
 def test_skyrls_own_generate_has_none():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,6 +111,7 @@ def test_unsound_tasks_come_in_by_exact_name_only_and_with_one_warning(warnings:
         (5, r"tasks=5: must be a list of names"),
         ([5], r"5 is not a task"),
         ([{"chain_sum": 1}], r"\{'chain_sum': 1\} is not a task"),
+        ("{gcd: 1, gcd: 2}", r"cannot be read \('gcd' is given twice\)"),
         ("{*_sum: 1}", r"cannot be read \(.*\); put patterns with a \* in quotes"),
     ],
 )
@@ -117,6 +119,20 @@ def test_bad_specs_are_one_clear_line(spec: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         TaskMix.parse(spec)
     assert "\n" not in str(caught.value)
+
+
+def test_a_recipe_is_read_as_training_reads_it(tmp_path: Path) -> None:
+    recipe, mine = tmp_path / "mine.yaml", "{mine: {file: {path: a.csv, scorer: number, tolerance: 1e-4}}}"
+    for before in ("environment.skyrl_gym.rg_dump.tasks: ", "environment: {skyrl_gym: {rg_dump.tasks: "):
+        recipe.write_text(f"{before}{mine}{'}' * before.count('{')}")
+        assert TaskMix.parse(str(recipe)).files["mine"].tolerance == 1e-4
+    assert TaskMix.parse(mine).files["mine"].tolerance == 1e-4
+    recipe.write_text("environment.skyrl_gym.rg_dump:\n  tasks: [gcd]\n  tasks: [lcm]\n")
+    with pytest.raises(ConfigError, match=r"mine\.yaml: is not valid YAML \('tasks' is given twice"):
+        TaskMix.parse(str(recipe))
+    recipe.write_text("trainer.epochs: 1\n")
+    with pytest.raises(ConfigError, match=r"mine\.yaml: has no environment\.skyrl_gym\.rg_dump\.tasks$"):
+        TaskMix.parse(str(recipe))
 
 
 @given(

@@ -67,6 +67,16 @@ def test_every_kind_of_file_has_the_same_rows(tmp_path: Path) -> None:
         assert [row[:3] for row in rows] == [(1, "1 + 1?", "2"), (2, "1 + 2?", "3")], name
 
 
+def test_a_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text(json.dumps({"question": name, "answer": 1}))
+    file = parse_file("mine", {"path": "~/a.jsonl", "eval_path": "~/b.jsonl"})
+    assert [read_rows("mine", file, split).rows[0].question for split in Split] == ["a.jsonl", "b.jsonl"]
+    with pytest.raises(ConfigError, match="eval_path: is the same as `path`"):
+        parse_file("mine", {"path": "~/a.jsonl", "eval_path": str(tmp_path / "a.jsonl")})
+
+
 def test_columns_without_a_name_that_spreadsheets_write_do_not_count(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("question,answer,,\n1 + 1?,2,,\n")
@@ -204,8 +214,10 @@ def test_places_are_counted_from_1_if_the_last_option_is_right_somewhere_and_non
     assert sum(line.startswith(said) for line in warnings) == 2
     assert letters([0, 2, 3]) == letters(["0", "2", "3"]) == ["A", "C", "D"]
     assert letters([1, 2, 3]) == ["B", "C", "D"]  # nothing says that these are counted from 1
+    unsaid = f"tasks.mine.file: {path}: the answers are places of options, taken from 0; nothing says that they are not"
+    assert sum(line.startswith(unsaid) for line in warnings) == 1
     assert letters(["A", "z", "12"]) == ["A", "z", "12"]
-    assert sum("counted from 1" in line for line in warnings) == 2
+    assert sum(line.startswith((said, unsaid)) for line in warnings) == 3
     # A list is several right answers, each of them a place, a letter or a text.
     path.write_text(json.dumps({"question": "Q", "options": ["w", "x", "y", "z"], "answer": [0, "2", "D", "y"]}))
     assert rows_of(path, **settings)[0].answers == ("A", "C", "D", "y")
@@ -215,6 +227,41 @@ def test_places_are_counted_from_1_if_the_last_option_is_right_somewhere_and_non
     listed = "{question}\nA. {options}\nB. more\nC. less\nD. none"
     path.write_text(json.dumps({"question": "Q", "options": "some", "answer": 4}))
     assert rows_of(path, question=listed, scorer="choice")[0].answer == "D"
+
+
+def test_the_other_split_says_from_where_places_are_counted_if_a_file_does_not(
+    tmp_path: Path, warnings: list[str]
+) -> None:
+    paths = {Split.TRAIN: tmp_path / "train.jsonl", Split.EVAL: tmp_path / "test.jsonl"}
+    places = {"path": str(paths[Split.TRAIN]), "eval_path": str(paths[Split.EVAL])}
+    template = {"question": "{question}\n{options}", "scorer": "choice"}
+
+    def letters(train: list[Any], evaluated: list[Any], **where: Any) -> list[str]:
+        for path, answers in zip(paths.values(), (train, evaluated), strict=True):
+            rows = [{"question": f"{n}?", "options": [*"wxyz"], "answer": answer} for n, answer in enumerate(answers)]
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        file = parse_file("mine", {**(where or places), **template})
+        return ["".join(row.answer for row in read_rows("mine", file, split).rows) for split in Split]
+
+    assert letters([1, 2, 3, 4], [1, 2, 3, 2, 1]) == ["ABCD", "ABCBA"]
+    assert any(line.endswith(f"counted from 1, as those of {paths[Split.TRAIN]}") for line in warnings)
+    assert letters([0, 2, 3, 3], [1, 2, 3, 2, 1]) == ["ACDD", "BCDCB"]
+    assert letters([1, 2, 3, 2], [4, 1]) == ["ABCB", "DA"]
+    hub = {"hub": {"name": str(tmp_path), "eval_split": "test"}}
+    assert letters([4, 2, 1, 1], [1, 2, 3, 2, 1], **hub) == ["DBAA", "ABCBA"]
+    assert not any("nothing says" in line for line in warnings)
+    assert letters([1, 2], [2, 1, 1]) == ["BC", "CBB"]
+    assert letters([1, 2, 3], ["A", "B"]) == ["BCD", "AB"]
+    assert sum("nothing says that they are not counted from 1" in line for line in warnings) == 3
+
+
+@pytest.mark.parametrize("other", [["Which", "three"], list(range(40)), "['a', 'b']", {"topic": "one"}, ["x", {}]])
+def test_a_list_of_something_else_is_no_list_of_options(other: Any, tmp_path: Path) -> None:
+    columns = {"question": "Which? A) one B) two", "tags": other, "answer": "B"}
+    row = row_of(tmp_path, columns, scorer="choice")
+    assert (row.answer, row.options) == ("B", {})
+    shown = {**columns, "question": "Which? one or two", "endings": ["one", "two"]}
+    assert row_of(tmp_path, shown, scorer="choice").options == {"A": "one", "B": "two"}
 
 
 @pytest.mark.parametrize("text", ["['one', 'two']", "['one' 'two']", "{'A': 'one', 'B': 'two'}", "[\"one\", 'two']"])
@@ -254,7 +301,12 @@ def test_numbers_of_csv_are_numbers_if_all_are(tmp_path: Path) -> None:
     assert kinds("27.0", "seven") == [False] * 2
     assert kinds("01234", "12345") == [False] * 2  # zeros belong to what is written so
     assert kinds("1_000") == kinds("٣") == kinds("nan") == [False]
-    # JSON tells numbers from texts itself.
+    # JSON tells numbers from texts itself; a list has several right ones.
+    row = row_of(tmp_path, {"question": "Q", "answer": [1.0, 2]})
+    assert (row.is_number, row.is_float) == (True, True)
+    question = file_question(entry_of("mine", QuestionFile(), row))
+    assert isinstance(question, FileQuestion) and score_here(question, "1") == 1.0
+    assert not row_of(tmp_path, {"question": "Q", "answer": [1, "2"]}).is_number
     assert not row_of(tmp_path, {"question": "Q", "answer": "27.0"}).is_number
 
 
@@ -300,7 +352,7 @@ def test_a_column_may_name_the_scorer_of_each_row(tmp_path: Path) -> None:
         ("a.jsonl", '{"prompt": [{"from": "human", "value": "Q"}], "answer": 1}', {"question": "prompt"},
          r"a conversation must be a list of \{role, content\}"),
         ("a.jsonl", '{"question": "Q", "options": ["a", "b"], "answer": 1}', {"scorer": "choice"},
-         r"does not list its options: set question: '\{question\}\\n\{options\}'"),
+         r"does not list its options: set question: \"\{question\}\\n\{options\}\"$"),
         ("a.jsonl", '{"question": "Q", "answer": 1}', {"question": "{question} {options}"}, r"no column 'options'"),
     ],
 )  # fmt: skip
@@ -320,14 +372,42 @@ def test_typed_answers_of_parquet_are_told_to_be_texts(answer: Any, tmp_path: Pa
         rows_of(tmp_path / "a.parquet")
 
 
+def test_values_of_other_types_are_asked_as_texts_in_a_template(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    columns = {"on": datetime.date(2020, 1, 2), "price": Decimal("1.50"), "new": True, "raw": b"x", "answer": "2"}
+    pl.DataFrame([columns]).write_parquet(path)
+    (row,) = rows_of(path, question="{price} on {on}, new: {new}?")
+    assert row.question == "1.50 on 2020-01-02, new: True?"
+    for name, right in (("new", r"such as question: 'What is \{new\}\?'$"), ("raw", "save the column as texts$")):
+        with pytest.raises(ConfigError, match=rf"{name} is not a text but \w+: .*{right}"):
+            rows_of(path, question=name)
+    with pytest.raises(ConfigError, match=r"raw is not a text but bytes: save the column as texts$"):
+        rows_of(path, question="{raw}")
+
+
 def test_a_number_is_the_place_of_an_option_which_is_said_if_it_is_the_text_of_another(
     tmp_path: Path, warnings: list[str]
 ) -> None:
     settings = {"question": "{question}\n{options}", "scorer": "choice"}
     row = row_of(tmp_path, {"question": "1 + 1?", "options": ["3", "0", "1", "2"], "answer": 2}, **settings)
-    assert row.answer == "C" and "in 1 of 1 rows the answer is the place of one option" in warnings[0]
+    assert row.answer == "C" and "in 1 of 1 rows the answer is the place of one option" in warnings[1]
     row = row_of(tmp_path, {"question": "1 + 1?", "options": ["3", "0", "1", "2"], "answer": "2"}, **settings)
-    assert row.answer == "2" and not any("place of one option" in line for line in warnings[1:])
+    assert row.answer == "2" and not any("place of one option" in line for line in warnings[2:])
+    row_of(tmp_path, {"question": "1 + 1?\nA) 1\nB) 2\nC) 3", "answer": 2}, scorer="choice")
+    assert any("in 1 of 1 rows the answer is the place of one option" in line for line in warnings[3:])
+
+
+def test_digits_of_csv_are_places_of_options_that_the_question_itself_lists(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+
+    def answers(options: str, *answers: str) -> list[str]:
+        path.write_text("question,answer\n" + "".join(f'"{n}?\n{options}",{a}\n' for n, a in enumerate(answers)))
+        return [row.answer for row in rows_of(path, scorer="choice")]
+
+    assert answers("A) w\nB) x\nC) y\n\nName one.", "0", "2", "B", "y") == ["A", "C", "B", "y"]
+    assert answers("A) w\nB) x\nC) y", "1", "3", "4") == ["A", "C", "4"]
+    assert answers("A) 1\nB) 2\nC) 3\nName one.", "2", "3", "0") == ["2", "3", "A"]
+    assert answers("Name one.", "0", "1") == ["0", "1"]
 
 
 def test_messages_that_are_not_asked_are_counted(tmp_path: Path, warnings: list[str]) -> None:
@@ -366,7 +446,7 @@ def test_a_data_set_of_the_hub_that_cannot_be_had_is_one_line(monkeypatch: pytes
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     file = parse_file("mine", {"hub": {"name": "openai/no_such_set", "config": "main"}})
     with pytest.raises(
-        ConfigError, match=r"tasks\.mine\.file: openai/no_such_set \(train\) cannot be loaded"
+        ConfigError, match=r"tasks\.mine\.file: openai/no_such_set/main \(train\) cannot be loaded"
     ) as caught:
         read_rows("mine", file, Split.TRAIN)
     assert "\n" not in str(caught.value)
