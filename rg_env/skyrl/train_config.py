@@ -49,6 +49,7 @@ from rg_env.skyrl.cpu.cpu_settings import CPU_OVERRIDES, nano_path
 from rg_env.skyrl.preparation import load_modules, set_wandb_key
 from rg_env.skyrl.resumption import check_same_experiment
 from rg_env.skyrl.run_folder import PATHS, RunFolder, refuse_what_is_of_another_run
+from rg_env.tasks.mix import read_spec
 
 
 @dataclass
@@ -286,7 +287,9 @@ def _takes_any_keys(kind: Any) -> bool:
 
 
 def _resolve(cfg: RGTrainConfig) -> None:
-    """Replace `nano` and relative paths by absolute ones: Ray's workers may run in another folder."""
+    """Replace `nano` and relative paths by absolute ones, since Ray's workers may run in another folder, and a mix in a
+    file by what it says, which a resumed run is compared with."""
+    cfg.rg_dump.tasks = read_spec(cfg.rg_dump.tasks)
     for name in MODELS:
         if path := value_of(cfg, name):
             path = str(nano_path()) if path == NANO else _absolute_if_it_exists(path)

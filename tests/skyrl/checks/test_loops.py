@@ -149,6 +149,22 @@ def test_latest_continues_the_same_experiment_only(unfinished, tmp_path):
         unfinished(**dict(list(DEFINING.items())[-4:]))
 
 
+def test_a_mix_in_a_file_is_compared_by_what_it_says(unfinished, tmp_path):
+    mix = tmp_path / "mix.yaml"
+    mix.write_text(f"{RG}.tasks: {{gcd: 1}}\n")
+    cfg = unfinished(**{f"{RG}.tasks": str(mix), "trainer__resume_mode": "none", "trainer__ckpt_path": f"{tmp_path}/c"})
+    claim_run(cfg.trainer.ckpt_path, resuming=False, settings=as_settings(cfg))
+    checkpoint(tmp_path / "c", 4)
+    again = {f"{RG}.tasks": str(mix), "trainer__ckpt_path": f"{tmp_path}/c"}
+    (tmp_path / "c" / "rg_env_run.json").write_text(
+        json.dumps({"run_id": "r", "attempt": 1, "settings": as_settings(cfg)})
+    )
+    unfinished(**again)
+    mix.write_text(f"{RG}.tasks: {{gcd: 1, lcm: 1}}\n")
+    with pytest.raises(ConfigError, match=r"rg_dump\.tasks was "):
+        unfinished(**again)
+
+
 def test_what_makes_no_experiment_may_change(unfinished):
     lines = []
     number = logger.add(lines.append, level="INFO")
