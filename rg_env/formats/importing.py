@@ -35,7 +35,7 @@ from rg_env.dump import (
     open_lines,
     outcome_of,
 )
-from rg_env.dump.files import MAX_LINE, READ_ERRORS, open_regular, why_unreadable
+from rg_env.dump.files import COMPRESSED, MAX_LINE, READ_ERRORS, open_regular, why_unreadable
 from rg_env.dump.manifest import note_in_manifest
 from rg_env.dump.opening import open_with
 from rg_env.dump.run_files import folder_name
@@ -295,7 +295,7 @@ class _Reader:
             found = {path for pattern in patterns for path in self._source.rglob(pattern)}
             paths = [path for path in sorted(found) if not skips.search(path.relative_to(self._source).as_posix())]
             if paths:
-                return paths
+                return _without_copies(paths)
         return []
 
     def read(self, name: str) -> Runs:
@@ -421,6 +421,15 @@ class _Reader:
             raise ValueError(f"has no `{error.args[0]}`") from None
         except (jsonlines.Error, RecursionError) as error:
             raise ValueError(f"not JSON ({error.__cause__ or error})") from None
+
+
+def _without_copies(paths: Iterable[Path]) -> list[Path]:
+    """Return the files, sorted as they are, without those that are another one compressed."""
+    files: dict[Path, Path] = {}
+    for path in paths:
+        plain = path.with_suffix("") if path.suffix in COMPRESSED else path
+        files.setdefault(plain, path)  # the plain one comes first
+    return list(files.values())
 
 
 def _is_by_prompt(group: Sequence[Row]) -> bool:
