@@ -79,7 +79,7 @@ def validate(*paths: str | Path) -> Validation:
         DumpError: a path has no dump, or a file cannot be opened.
         NewerSchemaError: a file needs a later version of rg_env.
     """
-    whole = {Path(path).resolve() for path in paths if Path(path).is_dir()}
+    whole = {Path(path).resolve() for path in paths if os.path.isdir(path)}
     result = Validation(compared=bool(whole))
     alone: list[DumpFile] = []
     for run in find_runs(paths):
