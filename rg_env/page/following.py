@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,7 +56,7 @@ _SMALL = pl.Schema(
 _TESTABLE = {*_OF_GROUPS, *_OF_ROLLOUTS}
 """The columns that are held in memory, on which a condition is tested at once."""
 _LEDGER = "ledger"
-"""Column of groups: the place in `_ledgers` of the file that has the line."""
+"""Column of groups: the place in `_ledgers` of what has the line."""
 
 
 class _Part(NamedTuple):
@@ -117,8 +117,8 @@ class Following:
         self._reading = Reading(threshold(dump, None), STATISTICS, to_match=True)
         self._columns = list(dict.fromkeys([*self._reading.columns, *_TEXT_PLACE, *_OF_ROLLOUTS]))
         self._parts: list[_Part] = []
-        # The files whose groups are not those of the dump that was opened first.
-        self._ledgers: list[Path | None] = [None]  # None: of the dump itself
+        # Files whose groups are not those of the dump that was opened first, each with its run.
+        self._ledgers: list[Run | None] = [None]  # None: of the dump itself
         self._numbers: dict[str, int] = {}
         # By run, kind and number, because a writer renames its file when it is full.
         self._sizes: dict[tuple[str, str, int], int] = {}
@@ -216,15 +216,16 @@ class Following:
             # A file that was sealed is smaller, and has nothing new.
             if size <= self._sizes.get(key, 0):
                 return False
-            batches = Dump((Run(run.run_id, (file,), run.manifest),)).read_batches(self._columns, lambda batch: batch)
+            ledger = replace(run, files=(file,))
+            batches = Dump((ledger,)).read_batches(self._columns, lambda batch: batch)
             was_read = key in self._sizes
             self._sizes[key] = size
             number = self._numbers.setdefault(run.run_id, len(self._numbers))
-            added = [self._add(batch, key, number, file.path, was_read) for batch in batches]
+            added = [self._add(batch, key, number, ledger, was_read) for batch in batches]
             return any(added)
         return False
 
-    def _add(self, batch: Batch, key: tuple[str, str, int], number: int, path: Path, was_read: bool) -> bool:
+    def _add(self, batch: Batch, key: tuple[str, str, int], number: int, ledger: Run, was_read: bool) -> bool:
         """Add the groups of a file that are not known."""
         seen = self._seen.get(key)
         if seen is None:
@@ -242,9 +243,9 @@ class Following:
         places = groups.select(pl.col("row").alias(GROUP)).with_row_index("new")
         rollouts = batch.rollouts.join(places, on=GROUP, maintain_order="left").drop(GROUP).rename({"new": GROUP})
         groups = groups.drop("row").with_columns(pl.lit(number, batch.groups.schema[RUN]).alias(RUN))
-        if path not in self._ledgers:
-            self._ledgers.append(path)
-        self._parts.append(self._part(Batch(groups, rollouts), self._ledgers.index(path)))
+        if ledger not in self._ledgers:
+            self._ledgers.append(ledger)
+        self._parts.append(self._part(Batch(groups, rollouts), self._ledgers.index(ledger)))
         return True
 
     def _part(self, batch: Batch, ledger: int) -> _Part:
@@ -412,7 +413,7 @@ class Following:
                 yield recorded_group(record, row["solved_at"])
                 continue
             ledger = self._ledgers[row[_LEDGER]]
-            dump = self._dump if ledger is None else Dump(find_runs([ledger]))
+            dump = self._dump if ledger is None else Dump((ledger,))  # its file may have been renamed since
             names = pl.DataFrame({"run_id": [row["run_id"]], "group_id": [row["group_id"]]})
             yield from ledger_groups(dump, names)
 
