@@ -1,9 +1,9 @@
 """What the page shows of dumps: read once in a thread, and read on while the runs go on.
 
-Invariant: groups are numbered in the order in which they were read and keep their numbers, so a list of them only grows
-at its end. Figures are those of the report. A ledger file that has grown is read again as a whole, since it has at most
-`groups_per_file` lines; finished ones are not. When a run has ended everything is read anew, because only then it can
-be said what is missing.
+Invariant: groups are numbered in the order in which they were read and keep their numbers until everything is read
+anew, so a list of them only grows at its end. Figures are those of the report. A ledger file that has grown is read
+again as a whole, since it has at most `groups_per_file` lines; finished ones are not. When a run has ended everything
+is read anew, because only then it can be said what is missing.
 
 Not covered: conditions on columns that are not held here see what there was when they were first asked. Where groups
 are in memory, a later attempt that replaces some of them takes these out of the list.
@@ -91,6 +91,7 @@ class Following:
     Attributes:
         version: one more each time that `summary` is another one.
         read, left: bytes of the ledger that were read and that are left, before compression if it was noted.
+        renumbered: how often groups got other numbers, because everything was read anew.
         problem: why nothing can be shown, in a line; "" if something can.
     """
 
@@ -103,7 +104,7 @@ class Following:
         self._has_more, self._figures_after = False, 0.0
         self._clear(Dump(()))
         self.summary = summary_json(None)
-        self.version = self.read = self.left = 0
+        self.version = self.read = self.left = self.renumbered = 0
         self.problem = ""
         self._thread = threading.Thread(target=self._follow, name="following", daemon=True)
         self._thread.start()
@@ -180,6 +181,7 @@ class Following:
             if not is_first:
                 self._clear(dump)
                 self._parts = parts
+                self.renumbered += 1
             self._numbers = {run.run_id: number for number, run in enumerate(runs)}
             self._sizes, self._states = sizes, states
         self.left = 0
@@ -292,6 +294,7 @@ class Following:
             "groups": _height(self._parts),
             "read": self.read,
             "left": self.left,
+            "renumbered": self.renumbered,
             "problem": self.problem,
             "running": list(self._states.values()).count(State.RUNNING),
         }
@@ -356,13 +359,15 @@ class Following:
         if repeated := self._repeated() if parts else []:
             groups = pl.concat(part.groups for part in parts).with_row_index("place")
             kept = set(in_order(groups, repeated)["place"])
+            found.searched = sum(place in kept for place in found.tested[: found.searched])
+            found.hits = [place for place in found.hits if place in kept]
             found.tested = [place for place in found.tested if place in kept]
 
     def _test_in_files(self, found: _Found, where: str) -> None:
         """Test a condition on columns that are not held, by reading the ledger, once."""
         if found.parts:
             return
-        names = Query(where).rows(self._dump).filter("matches").select("run_id", "group_id")
+        names = Query(where).rows(self._texts).filter("matches").select("run_id", "group_id")
         start = 0
         for part in self._parts:
             ours = part.groups.select(pl.col("run_id", "group_id").cast(pl.String)).with_row_index("place")
