@@ -75,7 +75,7 @@ MISTAKES = {
     f"{STATS} --where 'color = 1'": "unknown column color",
     f"{STATS} --where \"task = 'spell'\"": "no rollout matches task = 'spell'; the tasks are ",
     f"{STATS} --where 'reward > 5'": "no rollout matches reward > 5; reward is 0 to 1",
-    f"{STATS} --where solved": "did you mean base_score >= solved_at?",
+    f"{STATS} --where solved": "did you mean base_score >= coalesce(solved_at, 0.99)?",
     f"{STATS} --where ''": "the condition is empty",
     f"{STATS} --against nowhere": "nowhere cannot be read",
     f"{STATS} --columns solverate": "there is no solverate; did you mean solve_rate",
