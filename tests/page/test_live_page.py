@@ -250,6 +250,7 @@ def test_a_condition_on_any_column_and_a_mistake_in_one_is_said(show, link, grou
     page.fill("#f-where", "outcome = 'splendid'")
     until(page, "document.querySelector('#count').textContent.includes('outcome is one of all_correct')")
     page.fill("#f-where", "")
+    assert page.get_attribute("#f-search", "placeholder") == "in messages"
     page.fill("#f-search", "word3 of group")
     wait_for_count(page, sum(any("word3 of" in r.conversation[-1]["content"] for r in g.rollouts) for g in groups))
     assert condition(page) == '--search "word3 of group"'
