@@ -79,6 +79,7 @@ MISTAKES = {
     f"{STATS} --where ''": "the condition is empty",
     f"{STATS} --against nowhere": "nowhere cannot be read",
     f"{STATS} --columns solverate": "there is no solverate; did you mean solve_rate",
+    f"{STATS} --columns mean_raw_scor --json": "there is no mean_raw_scor; did you mean mean_raw_score",
     f"{STATS} --by color": "use one of task, category",
     f"{STATS} --by task,": "use one of task, category",
     f"{STATS} --solved-at 2": "--solved-at",
