@@ -31,6 +31,7 @@ from rg_env.dump.group_text import Query
 from rg_env.dump.manifest import State
 from rg_env.dump.run_files import Run, find_runs
 from rg_env.page import STATISTICS, summarize
+from rg_env.page.figures import named
 from rg_env.page.page import summary_json
 from rg_env.page.report_groups import Group, add_advantages, ledger_groups, recorded_group, trained_on
 from rg_env.scoring.types import Status, Violation
@@ -444,12 +445,9 @@ def _matching(part: _Part, condition: Condition | None) -> pl.Series:
     """Return the rows of the groups of which a rollout meets the condition."""
     if condition is None:
         return pl.int_range(part.groups.height, eager=True)
-    columns = condition.columns
-    rows = Batch(part.groups, part.rollouts).rows([GROUP, *columns])
     # Words are held as numbers, of which SQL knows nothing.
-    words = {name: pl.String() for name in columns if not rows.schema[name].is_numeric() and name != "truncated"}
-    words.pop("no_signal", None)
-    return rows.cast(pl.Schema(words)).filter(condition.test)[GROUP].unique().sort().cast(pl.Int64)
+    rows = named(Batch(part.groups, part.rollouts).rows([GROUP, *condition.columns]))
+    return rows.filter(condition.test)[GROUP].unique().sort().cast(pl.Int64)
 
 
 _OF_ROW = ("run_id", "group_id", "task", "phase", "environment", "step", "outcome", "solved_at", "text_reason")
