@@ -91,11 +91,12 @@ def test_a_line_that_contradicts_itself_is_found(record, change):
     ("of_run", "of_group", "is_good"),
     [
         ({}, {}, True),
-        (manifest(solved_at=0.5), {}, True),
+        ({}, {"solved_at": 0.9}, False),
         (manifest(), {}, False),
+        (manifest(solved_at=0.5), {}, True),
         (manifest(), {"solved_at": 0.5}, True),
-    ]
-    + [({}, {"solved_at": 0.9}, False), (manifest(), {"environment": "gsm8k"}, True)],
+        (manifest(), {"environment": "gsm8k"}, True),
+    ],
 )
 def test_all_correct_is_held_against_the_threshold_that_was_recorded(tmp_path, of_run, of_group, is_good):
     write_manifest(tmp_path, RUN_ID, Attempt.read({"attempt": 1} | of_run))
