@@ -8,6 +8,7 @@ Not covered: runs whose dump is deeper than `dump_folders` looks, and settings o
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -94,8 +95,8 @@ def list_runs(folder: Path) -> list[ListedRun]:
     Raises:
         DumpError: there is no such folder.
     """
-    if not folder.is_dir():
-        problem = "is a file" if folder.exists() else "does not exist"
+    if not os.path.isdir(folder):
+        problem = "is a file" if os.path.exists(folder) else "does not exist"
         raise DumpError(f"{folder} {problem}: name the folder of your runs, `rg-env runs FOLDER`")
     runs = []
     for dump in dump_folders(folder):
@@ -118,7 +119,7 @@ def _list_run(dump: Path, run_id: str) -> ListedRun:
     attempts = noted.attempts or [Attempt()]
     state: str = state_of([dump], run_id, manifest)
     if not state:
-        state = "corrupt manifest" if (dump / manifest_name(run_id)).exists() else "no manifest"
+        state = "corrupt manifest" if os.path.exists(dump / manifest_name(run_id)) else "no manifest"
         if manifest:  # the lock cannot be asked, as on a read-only mount
             state = "unknown"
     first, last = attempts[0], attempts[-1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from rg_env.analysis import verdict_signs
@@ -17,7 +17,6 @@ from rg_env.analysis.rescore import question_of
 from rg_env.analysis.second_scoring import SIGN as SECOND_SCORING
 from rg_env.analysis.second_scoring import second_scoring
 from rg_env.analysis.verdict_signs import Reading, TaskFacts
-from rg_env.base.choices import SOLVED_AT
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, Phase
 from rg_env.dump.schema import answered
@@ -81,7 +80,6 @@ WHOLE_RUN = "all tasks"
 _ENOUGH_ITEMS = 10
 _WINS = 0.5
 """Base score from which an answer wins."""
-_RIGHT = SOLVED_AT
 _ENOUGH_EMPTY, _EMPTY_SHARE = 20, 0.3
 """The smallest number, and share of a task's solved responses with a think block, of empty ones to report."""
 _ENOUGH_CANARIES = 2
@@ -144,7 +142,9 @@ def find_signs(dump: Dump, *, score_again: int = 0, workers: int = 1) -> Examine
     """
     phases = {Phase.TRAIN: _Phase(), Phase.EVAL: _Phase()}
     for group in dump.groups():
-        _examine(group, dump.settings_for(group), phases[group.phase])
+        # A group of another environment may have a threshold of its own.
+        config = replace(dump.settings_for(group), solved_at=dump.solved_at(group))
+        _examine(group, config, phases[group.phase])
     train = phases[Phase.TRAIN]
     examined = train if train.result.responses else phases[Phase.EVAL]
     signs = examined.result.signs
@@ -206,7 +206,7 @@ def _examine(group: GroupRecord, config: RGDumpConfig, phase: _Phase) -> None:
             is_wrong = canonical(answer) != canonical(reference)
             if is_wrong and len(seen.won.get(answer, ())) < _ENOUGH_ITEMS:
                 seen.won.setdefault(answer, {}).setdefault(group.item, group.group_id)
-        if parsed.think is not None and rollout.base_score >= _RIGHT:
+        if parsed.think is not None and rollout.base_score >= config.solved_at:
             # Dots and dashes are not reasoning.
             is_empty = not parsed.think.strip(" \t\r\n.…-")
             seen.think[is_empty] += 1

@@ -1,5 +1,6 @@
 """Options and output shared by several commands."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -75,7 +76,7 @@ def locate_dumps(paths: Iterable[Path]) -> list[Path]:
 
     dumps = []
     for path in paths:
-        if not path.exists() and (hint := _no_path(str(path))):
+        if not os.path.exists(path) and (hint := _no_path(str(path))):
             raise ConfigError(hint)
         dump = locate(path)
         if dump != path:

@@ -1,7 +1,7 @@
 """`rg-env dumps stats`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -64,11 +64,16 @@ class StatsOptions(Selection):
         """Names given with `--columns`."""
         return [name.strip() for name in self.columns.split(",") if name.strip()]
 
-    def check_names(self, known: Sequence[str]) -> None:
-        """Refuse a name in `--columns` that is not known. What is known depends on the dump: pass@k has its own k."""
+    def check_names(self, known: Sequence[str], others: Iterable[str] = ()) -> None:
+        """Refuse a name in `--columns` that is not known. What is known depends on the dump: pass@k has its own k.
+
+        Args:
+            others: what would be known if it was asked for.
+        """
         for name in self.names:
             if name not in known:
-                choices = [column for column in known if not column.endswith(("_low", "_high"))]
+                there_are = dict.fromkeys((*known, *others))
+                choices = [column for column in there_are if not column.endswith(("_low", "_high"))]
                 every = f"use {', '.join(choices[:_SHOWN])}, … (all in docs/reading.md)"
                 raise DumpError(f"--columns: there is no {name}{did_you_mean(name, choices, every)}")
 
@@ -109,7 +114,7 @@ def stats(
 
 
 def _describe(dump: "Dump", options: StatsOptions) -> None:
-    from rg_env.analysis.stats import counts, measure, statistics, step_numbers
+    from rg_env.analysis.stats import STATISTICS, counts, measure, statistics, step_numbers
     from rg_env.analysis.tables import SHOWN, headline, render_counts, render_details, render_table
 
     names, by, runs = options.names, options.by, dump.names
@@ -124,7 +129,7 @@ def _describe(dump: "Dump", options: StatsOptions) -> None:
     # The columns are run_id and the keys of the rows, then `groups` and all other statistics.
     number_of_keys = frame.columns.index("groups")
     keys, known = frame.columns[:number_of_keys], frame.columns[number_of_keys:]
-    options.check_names(known)
+    options.check_names(known, (each.name for each in STATISTICS))
     trainer = step_numbers(dump) if "step" in keys and not is_table else {}
     if options.as_json:
         run_names = frame["run_id"].replace(runs).alias("run")

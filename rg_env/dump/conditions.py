@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from rg_env.base.choices import SOLVED_AT
 from rg_env.base.errors import RGEnvError, did_you_mean
 from rg_env.base.wording import visible
 from rg_env.dump.frames import ROLLOUT_SCHEMA, SCHEMA
@@ -38,6 +39,10 @@ _COLUMNS = (
 )
 _STRING = r"'(?:[^']|'')*'"
 _CALL = re.compile(r"\b(\w+)\s*\(", re.ASCII)
+_OTHER_CAST = re.compile(r"::(?!(?:text|varchar|string)\b(?!\s*\[))", re.IGNORECASE)
+_EMPTY = "''"
+_SAMPLES = {pl.String(): "x", pl.Boolean(): True}
+"""A value of each type that is no number."""
 
 
 class ConditionError(RGEnvError):
@@ -76,6 +81,8 @@ def parse_condition(text: str) -> Condition:
     calls = {name.lower() for name in _CALL.findall(bare)} - {*_FUNCTIONS, *_KEYWORDS}
     if calls or re.search(r"\b(select|over)\b", bare, re.IGNORECASE):
         raise wrong(f"a condition is about one rollout; the functions are {', '.join(_FUNCTIONS)}")
+    if _OTHER_CAST.search(bare):
+        raise wrong("numbers and texts are not converted, but ::text makes a text of a number")
     try:
         # An argument that is not UTF-8 has lone surrogates, which polars cannot take.
         test = pl.sql_expr(text.encode("utf-8", "replace").decode())
@@ -86,7 +93,7 @@ def parse_condition(text: str) -> Condition:
         ) from None
     unknown = [name for name in columns if name not in SCHEMA]
     if "solved" in unknown:
-        raise wrong("unknown column solved; did you mean base_score >= solved_at?")
+        raise wrong(f"unknown column solved; did you mean base_score >= coalesce(solved_at, {SOLVED_AT})?")
     if unknown:
         name = unknown[0]
         # What is compared with something stands on the left, where a text without quotes does not.
@@ -99,12 +106,13 @@ def parse_condition(text: str) -> Condition:
         if not words_compared(text, name) <= {*words}:
             if not words:
                 raise wrong(f"{name} is true or false")
-            raise wrong(f"{name} is one of {', '.join(words)}")
+            raise wrong(f"{name} is one of {', '.join(word or _EMPTY for word in words)}")
     # As in SQL: a row for which the test is unknown does not match.
     test = test.fill_null(False)
     try:
-        # Called for its exception: polars finds a wrong type only when a query runs.
-        pl.DataFrame({name: [None] for name in SCHEMA}, schema=SCHEMA).lazy().filter(test).collect()
+        # Called for its exception: polars finds a wrong type only when a query runs, some only where there is a value.
+        rows = {name: [None, _SAMPLES.get(dtype, 1)] for name, dtype in SCHEMA.items()}
+        pl.DataFrame(rows, schema=SCHEMA).lazy().filter(test).collect()
     except (pl.exceptions.PolarsError, OverflowError) as error:
         types = ", ".join(f"{name} is {_type_name(SCHEMA[name])}" for name in columns)
         raise wrong(f"{_first_line(error)}; {types}") from None

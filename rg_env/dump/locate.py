@@ -6,7 +6,9 @@ completed, and a typing error is an error that says what is there. Nothing is op
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from rg_env.base.errors import DumpError, similar_words
@@ -28,9 +30,9 @@ def locate(path: Path) -> Path:
         DumpError: there is no such path, but one with a similar name.
     """
     for place in _places(path):
-        if place.is_dir():
+        if os.path.isdir(place):  # False, too, where it cannot be asked
             return _dump_in(place)
-        if place.exists():
+        if os.path.exists(place):
             return place
     similar: dict[Path, Path] = {}
     for dump in _similar(path):
@@ -60,14 +62,16 @@ def _similar(path: Path) -> Iterator[Path]:
     """Dumps below folders that are called nearly like the first part of the path that does not exist."""
     for place in _places(path):
         missing = place
-        while not missing.parent.is_dir():
+        while not os.path.isdir(missing.parent):
             missing = missing.parent
-        siblings = [entry.name for entry in missing.parent.iterdir() if entry.is_dir()]
+        siblings: list[str] = []
+        with suppress(OSError):
+            siblings = [entry.name for entry in missing.parent.iterdir() if os.path.isdir(entry)]
         for name in similar_words(missing.name, siblings):
             rest = place.relative_to(missing)
             near = missing.with_name(name)
             # What was typed below the misspelled folder, if that is there as well.
             candidate = near / rest
-            dump = _dump_in(candidate if candidate.is_dir() else near)
+            dump = _dump_in(candidate if os.path.isdir(candidate) else near)
             if dump in dump_folders(dump, depth=0):
                 yield dump

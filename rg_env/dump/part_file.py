@@ -211,7 +211,7 @@ def finish_leftovers(folder: Path, run_id: str) -> None:
     for file in texts:
         for name, offset in _groups_in(file).items():
             orphans[name] = (file, offset)
-    for file in reversed(files):  # the ledger is last, and the lines of these groups are most likely at its end
+    for file in reversed(files):  # the newest first: it most likely has the lines of these groups
         if orphans and file.kind is FileKind.LEDGER and file.path.exists():
             for name in _groups_in(file):
                 orphans.pop(name, None)

@@ -337,6 +337,7 @@ class Dump:
             if len(taken) == _BATCH_LINES or size > _FRAME_BYTES:
                 flush()
 
+        taken.enter(**{RUN: 0, RECOVERED: False})  # without a run, too, groups have these columns
         for number, run in enumerate(self.runs):
             contents, kinds = self._contents_of(run), run.kinds_for_frames(texts=False)
             taken.enter(**{RUN: number, RECOVERED: False})

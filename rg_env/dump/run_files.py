@@ -162,7 +162,7 @@ def find_runs(paths: Sequence[str | Path]) -> tuple[Run, ...]:
 
 def _is_renamed(file: DumpFile) -> bool:
     """Return whether a running writer has given the file its final name, under which it is listed, too."""
-    return file.is_open and not file.path.exists() and file.path.with_suffix("").exists()
+    return file.is_open and not os.path.exists(file.path) and os.path.exists(file.path.with_suffix(""))
 
 
 def _files_at(path: Path) -> Sequence[DumpFile]:
@@ -228,7 +228,7 @@ def dump_folders(folder: Path, depth: int = 3) -> list[Path]:
         if not depth:
             return
         for path in paths:
-            if path.is_dir():
+            if os.path.isdir(path):
                 yield from search(path, depth - 1)
 
     return list(search(folder, depth))

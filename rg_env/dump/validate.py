@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,19 +19,24 @@ import msgspec
 from rg_env.dump.contents import Contents, Findings, Place
 from rg_env.dump.files import DumpFile, batch_name, manifest_name
 from rg_env.dump.manifest import State
+from rg_env.dump.reader import Dump
 from rg_env.dump.run_files import Run, find_runs
 from rg_env.dump.schema import (
     RG_DUMP,
     ROLLOUT_FACTS,
     TEXT_KINDS,
     FileKind,
+    GroupFacts,
     GroupRecord,
     LedgerRecord,
+    Outcome,
     RolloutFacts,
     TrainedRecord,
     answered,
     has_no_signal,
+    is_all_wrong,
     ledger_line,
+    outcome_of,
     to_line,
     without_place,
 )
@@ -79,7 +85,7 @@ def validate(*paths: str | Path) -> Validation:
         DumpError: a path has no dump, or a file cannot be opened.
         NewerSchemaError: a file needs a later version of rg_env.
     """
-    whole = {Path(path).resolve() for path in paths if Path(path).is_dir()}
+    whole = {Path(path).resolve() for path in paths if os.path.isdir(path)}
     result = Validation(compared=bool(whole))
     alone: list[DumpFile] = []
     for run in find_runs(paths):
@@ -148,6 +154,7 @@ def _check_lines(contents: Contents, result: Validation, *, compare: bool) -> No
     needed: dict[str, int] = {}  # a digest of the ledger line that each text needs
     doubtful: set[str] = set()  # groups whose text contradicts itself
     groups: set[str] = set()
+    dump = Dump((contents.run,))
     for line in contents.scan(*TEXT_KINDS, FileKind.LEDGER, FileKind.TRAINED, FileKind.STEPS):
         record = line.record
         result.records[line.file.kind] += 1
@@ -156,7 +163,7 @@ def _check_lines(contents: Contents, result: Validation, *, compare: bool) -> No
             problems.append(("corrupt_line", "the file ends without a line feed"))
         wrong = ""
         if isinstance(record, GroupRecord):
-            wrong = contradiction(record)
+            wrong = contradiction(record, _solved_at(dump, record))
             needed[record.group_id] = hash(without_place(ledger_line(record, line.file.kind)))
             if wrong:
                 doubtful.add(record.group_id)
@@ -166,7 +173,7 @@ def _check_lines(contents: Contents, result: Validation, *, compare: bool) -> No
             # Nearly every line is, to the letter, the one that its text needs. The figures of that have been checked.
             is_checked = digest == hash(without_place(line.raw)) and record.group_id not in doubtful
             if not is_checked:
-                wrong = contradiction(record)
+                wrong = contradiction(record, _solved_at(dump, record))
                 if compare and digest is not None and digest != hash(_whole_line(record)):
                     problems.append(("contradiction", "differs from its text"))
         elif isinstance(record, TrainedRecord) and compare and record.group_id not in groups:
@@ -184,8 +191,15 @@ def _whole_line(record: LedgerRecord) -> bytes:
     )
 
 
-def contradiction(group: GroupRecord | LedgerRecord) -> str:
-    """Return what no run can have written, or ""."""
+def _solved_at(dump: Dump, group: GroupFacts) -> float | None:
+    """Return the base score from which a rollout of a group is solved; None if that was not recorded."""
+    is_recorded = group.environment == RG_DUMP and (group.run_id, group.attempt) in dump.settings
+    return dump.solved_at(group) if is_recorded else group.solved_at
+
+
+def contradiction(group: GroupRecord | LedgerRecord, solved_at: float | None) -> str:
+    """Return what no run can have written, or "". Without `solved_at`, any group whose rollouts are not all wrong may
+    be all correct."""
     rollouts = group.rollouts
     if group.environment == RG_DUMP:
         for name, share in (("baseline", group.baseline), ("complexity", group.complexity)):
@@ -200,9 +214,21 @@ def contradiction(group: GroupRecord | LedgerRecord) -> str:
     # An unknown reward is NaN, of which nobody can say whether it equals the others.
     if all(map(math.isfinite, rewards)) and group.no_signal != has_no_signal(rewards):
         return f"`no_signal` is {group.no_signal}, which does not fit its rewards"
+    scores = [rollout.base_score for rollout in answered(rollouts)]
+    if all(map(math.isfinite, scores)) and not _fits(group.outcome, scores, solved_at):
+        return f"`outcome` is {group.outcome}, which does not fit its base scores"
     if isinstance(group, LedgerRecord) and bool(group.text) == bool(group.text_reason):
         return "has both `text` and `text_reason`, or neither"
     return ""
+
+
+def _fits(outcome: Outcome, scores: Sequence[float], solved_at: float | None) -> bool:
+    """Return whether an outcome is that of these base scores."""
+    if solved_at is not None:
+        return outcome is outcome_of(scores, solved_at)
+    if outcome is Outcome.ALL_CORRECT:
+        return bool(scores)
+    return is_all_wrong(scores) == (outcome is Outcome.ALL_FAILED)
 
 
 def _is_share(value: float | None) -> bool:

@@ -7,6 +7,7 @@ Not covered: groups without rollouts or text, records of steps and of training, 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ def export_records(
     as_lines = out.suffix.lower() == ".jsonl"
     if as_lines:
         out = check_output(out, ".jsonl", force=force)
-    elif out.exists():
+    elif os.path.exists(out):
         raise DumpError(f"{out} exists; choose another --out")
     models = {run.run_id: run.model for run in dump.runs}
     result = ExportedDocuments()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,7 +36,7 @@ from rg_env.dump import (
     open_lines,
     outcome_of,
 )
-from rg_env.dump.files import MAX_LINE, READ_ERRORS, open_regular, why_unreadable
+from rg_env.dump.files import COMPRESSED, MAX_LINE, READ_ERRORS, open_regular, why_unreadable
 from rg_env.dump.manifest import note_in_manifest
 from rg_env.dump.opening import open_with
 from rg_env.dump.run_files import folder_name
@@ -202,8 +203,7 @@ def import_records(
     source, out, result = Path(source), Path(out), Imported()
     if reward and not format.reads_reward:
         raise ConfigError(f"records of {format.program} have one reward: leave out --reward")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DumpError(f"{out} is not empty: choose another folder for --out")
+    _check_empty(out)
     runs = _Reader(source, format, phase, reward, result).read(name)
     if not result.rollouts:
         why = ""
@@ -220,6 +220,18 @@ def import_records(
     }
     _write_runs(runs, out, run_name or folder_name(out), imported, result)
     return result
+
+
+def _check_empty(out: Path) -> None:
+    """Raise a DumpError unless this is a folder without files, or there is nothing."""
+    try:
+        has_files = any(out.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise DumpError(f"{out} cannot be read ({error.strerror}): choose another folder for --out") from None
+    if has_files:
+        raise DumpError(f"{out} is not empty: choose another folder for --out")
 
 
 def _write_runs(runs: Runs, out: Path, name: str, imported: dict[str, Any], result: Imported) -> None:
@@ -280,7 +292,7 @@ class _Reader:
     def __init__(self, source: Path, format: Format, phase: Phase | None, reward: str, result: Imported) -> None:
         self._format, self._source, self._paths = format, source, [source]
         self._phase, self._reward, self._result = phase, reward, result
-        if source.is_dir():
+        if os.path.isdir(source):
             self._paths = self._find()
         if not self._paths:
             patterns = ", ".join(format.files[0])
@@ -295,7 +307,7 @@ class _Reader:
             found = {path for pattern in patterns for path in self._source.rglob(pattern)}
             paths = [path for path in sorted(found) if not skips.search(path.relative_to(self._source).as_posix())]
             if paths:
-                return paths
+                return _without_copies(paths)
         return []
 
     def read(self, name: str) -> Runs:
@@ -421,6 +433,15 @@ class _Reader:
             raise ValueError(f"has no `{error.args[0]}`") from None
         except (jsonlines.Error, RecursionError) as error:
             raise ValueError(f"not JSON ({error.__cause__ or error})") from None
+
+
+def _without_copies(paths: Iterable[Path]) -> list[Path]:
+    """Return the files, sorted as they are, without those that are another one compressed."""
+    files: dict[Path, Path] = {}
+    for path in paths:
+        plain = path.with_suffix("") if path.suffix in COMPRESSED else path
+        files.setdefault(plain, path)  # the plain one comes first
+    return list(files.values())
 
 
 def _is_by_prompt(group: Sequence[Row]) -> bool:

@@ -146,7 +146,8 @@ def choose_reward(numbers: Mapping[str, Any], chosen: str, usual: str = "") -> t
     # That an answer is right or wrong is a reward as well, but only if the user says so.
     if chosen and isinstance(numbers[name], bool):
         return float(numbers[name]), ()
-    return get_reward(numbers, name), ()
+    # Alone, because a dot in the name of a number is no path.
+    return get_reward({"reward": numbers[name]}, "reward"), ()
 
 
 def as_messages(messages: Iterable[Any]) -> list[dict[str, Any]]:

@@ -48,7 +48,7 @@ def sections(measured: Measured) -> list[dict[str, Any]]:
     points = _points(measured.groups)
     merged = replace(measured, groups=_merge(measured.groups, points))
     ends = points.select(*_SECTION, *_POINT).unique()
-    by_point = statistics(merged, "step").join(_named(ends), on=[*_SECTION, "step"])
+    by_point = statistics(merged, "step").join(named(ends), on=[*_SECTION, "step"])
     curves = [f"{name}{bound}" for name in _CURVES for bound in ("", "_low", "_high")]
     steps = by_point.select(*_SECTION, *_POINT, "groups", *curves, "tokens_right_p50", "tokens_wrong_p50")
     trouble = counts(merged, "step").filter(pl.col("value") != Status.OK.value).drop_nulls("step")
@@ -92,7 +92,7 @@ def trainer_numbers(
     # These numbers are of a run's step, whatever the environments in it, so all of training is one section.
     training = measured.groups.filter(pl.col("phase") == Phase.TRAIN.value).with_columns(environment=pl.lit(""))
     # Steps that the charts merge are one point, with the mean of their values.
-    with_points = known.join(_named(_points(training)), on=["run_id", "own_step"])
+    with_points = known.join(named(_points(training)), on=["run_id", "own_step"])
     value = pl.col("value")
     merged = with_points.group_by("run_id", "name", *_POINT).agg(value.mean(), low=value.min(), high=value.max())
     return merged.sort("run_id", "name", "step").to_dict(as_series=False)
@@ -121,7 +121,7 @@ def _merge(frame: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(place.select(*_POINT))
 
 
-def _named(frame: pl.DataFrame) -> pl.DataFrame:
+def named(frame: pl.DataFrame) -> pl.DataFrame:
     """With names as texts, not categories."""
     return frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
 
@@ -130,7 +130,7 @@ def _heat(groups: pl.DataFrame) -> pl.DataFrame:
     """Return the solve rate of each task at each point."""
     solved, count = (pl.col(f"solve_rate:{part}").sum() for part in ("total", "count"))
     cells = groups.drop_nulls("step").group_by(*_SECTION, "task", *_POINT)
-    return _named(cells.agg(solve_rate=solved / count, groups=pl.len())).sort("task", "step")
+    return named(cells.agg(solve_rate=solved / count, groups=pl.len())).sort("task", "step")
 
 
 def _lengths(counts: pl.DataFrame) -> pl.DataFrame:
@@ -145,4 +145,4 @@ def _lengths(counts: pl.DataFrame) -> pl.DataFrame:
     bars = known.group_by(*_SECTION, start, to=start + width).agg(**of_sides)
     sides = pl.col("right", "wrong")
     total = sides.sum().over(_SECTION)
-    return _named(bars.with_columns(pl.when(total > 0).then(sides / total))).sort("from")
+    return named(bars.with_columns(pl.when(total > 0).then(sides / total))).sort("from")

@@ -1,9 +1,9 @@
 """What the page shows of dumps: read once in a thread, and read on while the runs go on.
 
-Invariant: groups are numbered in the order in which they were read and keep their numbers, so a list of them only grows
-at its end. Figures are those of the report. A ledger file that has grown is read again as a whole, since it has at most
-`groups_per_file` lines; finished ones are not. When a run has ended everything is read anew, because only then it can
-be said what is missing.
+Invariant: groups are numbered in the order in which they were read and keep their numbers until everything is read
+anew, so a list of them only grows at its end. Figures are those of the report. A ledger file that has grown is read
+again as a whole, since it has at most `groups_per_file` lines; finished ones are not. When a run has ended everything
+is read anew, because only then it can be said what is missing.
 
 Not covered: conditions on columns that are not held here see what there was when they were first asked. Where groups
 are in memory, a later attempt that replaces some of them takes these out of the list.
@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from rg_env.dump.group_text import Query
 from rg_env.dump.manifest import State
 from rg_env.dump.run_files import Run, find_runs
 from rg_env.page import STATISTICS, summarize
+from rg_env.page.figures import named
 from rg_env.page.page import summary_json
 from rg_env.page.report_groups import Group, add_advantages, ledger_groups, recorded_group, trained_on
 from rg_env.scoring.types import Status, Violation
@@ -56,7 +57,7 @@ _SMALL = pl.Schema(
 _TESTABLE = {*_OF_GROUPS, *_OF_ROLLOUTS}
 """The columns that are held in memory, on which a condition is tested at once."""
 _LEDGER = "ledger"
-"""Column of groups: the place in `_ledgers` of the file that has the line."""
+"""Column of groups: the place in `_ledgers` of what has the line."""
 
 
 class _Part(NamedTuple):
@@ -91,6 +92,7 @@ class Following:
     Attributes:
         version: one more each time that `summary` is another one.
         read, left: bytes of the ledger that were read and that are left, before compression if it was noted.
+        renumbered: how often groups got other numbers, because everything was read anew.
         problem: why nothing can be shown, in a line; "" if something can.
     """
 
@@ -103,7 +105,7 @@ class Following:
         self._has_more, self._figures_after = False, 0.0
         self._clear(Dump(()))
         self.summary = summary_json(None)
-        self.version = self.read = self.left = 0
+        self.version = self.read = self.left = self.renumbered = 0
         self.problem = ""
         self._thread = threading.Thread(target=self._follow, name="following", daemon=True)
         self._thread.start()
@@ -117,8 +119,8 @@ class Following:
         self._reading = Reading(threshold(dump, None), STATISTICS, to_match=True)
         self._columns = list(dict.fromkeys([*self._reading.columns, *_TEXT_PLACE, *_OF_ROLLOUTS]))
         self._parts: list[_Part] = []
-        # The files whose groups are not those of the dump that was opened first.
-        self._ledgers: list[Path | None] = [None]  # None: of the dump itself
+        # Files whose groups are not those of the dump that was opened first, each with its run.
+        self._ledgers: list[Run | None] = [None]  # None: of the dump itself
         self._numbers: dict[str, int] = {}
         # By run, kind and number, because a writer renames its file when it is full.
         self._sizes: dict[tuple[str, str, int], int] = {}
@@ -180,6 +182,7 @@ class Following:
             if not is_first:
                 self._clear(dump)
                 self._parts = parts
+                self.renumbered += 1
             self._numbers = {run.run_id: number for number, run in enumerate(runs)}
             self._sizes, self._states = sizes, states
         self.left = 0
@@ -216,15 +219,16 @@ class Following:
             # A file that was sealed is smaller, and has nothing new.
             if size <= self._sizes.get(key, 0):
                 return False
-            batches = Dump((Run(run.run_id, (file,), run.manifest),)).read_batches(self._columns, lambda batch: batch)
+            ledger = replace(run, files=(file,))
+            batches = Dump((ledger,)).read_batches(self._columns, lambda batch: batch)
             was_read = key in self._sizes
             self._sizes[key] = size
             number = self._numbers.setdefault(run.run_id, len(self._numbers))
-            added = [self._add(batch, key, number, file.path, was_read) for batch in batches]
+            added = [self._add(batch, key, number, ledger, was_read) for batch in batches]
             return any(added)
         return False
 
-    def _add(self, batch: Batch, key: tuple[str, str, int], number: int, path: Path, was_read: bool) -> bool:
+    def _add(self, batch: Batch, key: tuple[str, str, int], number: int, ledger: Run, was_read: bool) -> bool:
         """Add the groups of a file that are not known."""
         seen = self._seen.get(key)
         if seen is None:
@@ -242,9 +246,9 @@ class Following:
         places = groups.select(pl.col("row").alias(GROUP)).with_row_index("new")
         rollouts = batch.rollouts.join(places, on=GROUP, maintain_order="left").drop(GROUP).rename({"new": GROUP})
         groups = groups.drop("row").with_columns(pl.lit(number, batch.groups.schema[RUN]).alias(RUN))
-        if path not in self._ledgers:
-            self._ledgers.append(path)
-        self._parts.append(self._part(Batch(groups, rollouts), self._ledgers.index(path)))
+        if ledger not in self._ledgers:
+            self._ledgers.append(ledger)
+        self._parts.append(self._part(Batch(groups, rollouts), self._ledgers.index(ledger)))
         return True
 
     def _part(self, batch: Batch, ledger: int) -> _Part:
@@ -291,6 +295,7 @@ class Following:
             "groups": _height(self._parts),
             "read": self.read,
             "left": self.left,
+            "renumbered": self.renumbered,
             "problem": self.problem,
             "running": list(self._states.values()).count(State.RUNNING),
         }
@@ -355,13 +360,15 @@ class Following:
         if repeated := self._repeated() if parts else []:
             groups = pl.concat(part.groups for part in parts).with_row_index("place")
             kept = set(in_order(groups, repeated)["place"])
+            found.searched = sum(place in kept for place in found.tested[: found.searched])
+            found.hits = [place for place in found.hits if place in kept]
             found.tested = [place for place in found.tested if place in kept]
 
     def _test_in_files(self, found: _Found, where: str) -> None:
         """Test a condition on columns that are not held, by reading the ledger, once."""
         if found.parts:
             return
-        names = Query(where).rows(self._dump).filter("matches").select("run_id", "group_id")
+        names = Query(where).rows(self._texts).filter("matches").select("run_id", "group_id")
         start = 0
         for part in self._parts:
             ours = part.groups.select(pl.col("run_id", "group_id").cast(pl.String)).with_row_index("place")
@@ -412,7 +419,7 @@ class Following:
                 yield recorded_group(record, row["solved_at"])
                 continue
             ledger = self._ledgers[row[_LEDGER]]
-            dump = self._dump if ledger is None else Dump(find_runs([ledger]))
+            dump = self._dump if ledger is None else Dump((ledger,))  # its file may have been renamed since
             names = pl.DataFrame({"run_id": [row["run_id"]], "group_id": [row["group_id"]]})
             yield from ledger_groups(dump, names)
 
@@ -438,12 +445,9 @@ def _matching(part: _Part, condition: Condition | None) -> pl.Series:
     """Return the rows of the groups of which a rollout meets the condition."""
     if condition is None:
         return pl.int_range(part.groups.height, eager=True)
-    columns = condition.columns
-    rows = Batch(part.groups, part.rollouts).rows([GROUP, *columns])
     # Words are held as numbers, of which SQL knows nothing.
-    words = {name: pl.String() for name in columns if not rows.schema[name].is_numeric() and name != "truncated"}
-    words.pop("no_signal", None)
-    return rows.cast(pl.Schema(words)).filter(condition.test)[GROUP].unique().sort().cast(pl.Int64)
+    rows = named(Batch(part.groups, part.rollouts).rows([GROUP, *condition.columns]))
+    return rows.filter(condition.test)[GROUP].unique().sort().cast(pl.Int64)
 
 
 _OF_ROW = ("run_id", "group_id", "task", "phase", "environment", "step", "outcome", "solved_at", "text_reason")

@@ -8,6 +8,7 @@ the page, which needs nothing from elsewhere, and JSON.
 from __future__ import annotations
 
 import hmac
+import os
 import secrets
 import socket
 from collections.abc import Sequence
@@ -109,7 +110,7 @@ class LivePage:
         return sorted(rows, key=lambda row: (row["started"] or "", row["run_id"]), reverse=True)
 
     def _folders(self) -> list[Path]:
-        return dump_folders(self._folder) if self._folder.is_dir() else []
+        return dump_folders(self._folder) if os.path.isdir(self._folder) else []
 
     def _chosen(self, request: Request) -> list[Path]:
         """Return the dumps that the page is about."""

@@ -127,6 +127,8 @@ def _comparison(part: _Part, unmatched: Sequence[str]) -> dict[str, Any]:
     if part.moment == "first":  # only where the runs began
         measures = measures[:1]
     totals = {run_id: statistics(measured, By.PHASE).row(0, named=True) for run_id, measured in part.of_run.items()}
+    if all(row.get(measures[0]) is None for row in totals.values()):  # training without steps has no end
+        measures = ("solve_rate", *measures[1:])
     by_task: dict[str, dict[str, Mapping[str, Any]]] = {}
     for run_id, measured in part.of_run.items():
         for row in statistics(measured, By.TASK).iter_rows(named=True):

@@ -167,6 +167,16 @@ def _not_reasoning(folder, phase):
     write_texts(folder, groups)
 
 
+@pytest.mark.parametrize("facts", [{}, {"environment": "gsm8k", "solved_at": 0.5}])
+def test_solved_is_what_the_run_or_the_group_calls_so(tmp_path, facts):
+    reply = {"role": "assistant", "content": "<think></think><answer>1</answer>"}
+    scores = {"1": 0.6, "7": 0.0}
+    rollouts = [rollout(scores[answer], k, conversation=[reply], answer=answer) for k, answer in enumerate("117")]
+    config = RGDumpConfig(solved_at=0.99 if facts else 0.5)
+    dump = dump_of(tmp_path, [group(k, rollouts, **facts) for k in range(30)], config)
+    assert [finding.sign for finding in find_signs(dump).signs] == ["no reasoning"]
+
+
 @pytest.mark.parametrize("phase", ["eval", "both"])
 def test_a_condition_decides_which_phase_is_examined(tmp_path, phase):
     """The example of the command's help."""

@@ -12,7 +12,7 @@ from rg_env.analysis import counts, measure, statistics
 from rg_env.analysis.scores import summarize
 from rg_env.base.choices import By
 from rg_env.base.errors import DumpError
-from rg_env.dump import Attempt, DumpWriter, FileKind, open_run, write_manifest
+from rg_env.dump import Attempt, Dump, DumpWriter, FileKind, open_run, write_manifest
 from rg_env.dump.files import batch_name
 from rg_env.dump.schema import answered
 from rg_env.page import build_report
@@ -198,6 +198,8 @@ def test_nothing_to_count_is_an_error(tmp_path):
     with pytest.raises(DumpError, match="there are no rollouts"):
         statistics(open_run(path).scan())
     failed = [group(0, [rollout(0.0, status=Status.NO_RESPONSE)])]
+    with pytest.raises(DumpError, match="no rollout in these files"):
+        measure(Dump(()))
     with pytest.raises(DumpError, match="every rollout is no_response or unscored"):
         statistics(ledger_rows(tmp_path / "failed", failed))
 

@@ -18,6 +18,8 @@ ROWS = pl.DataFrame(
         "phase": ["train", "eval", "train", "train"],
         "violation": ["", "no_think", "", ""],
         "truncated": [True, False, False, False],
+        "base_score": [1.0, 0.5, 0.6, 0.9],
+        "solved_at": [None, None, 0.5, None],
     }
 )
 
@@ -38,6 +40,8 @@ ROWS = pl.DataFrame(
         ("violation IN ('') AND NOT truncated", [2, 3]),
         ("task = 'COUNT(*)'", []),
         ("task = 'a && b'", []),
+        ("step::text = '2' OR task = 'a::int'", [1]),
+        ("base_score >= coalesce(solved_at, 0.99)", [0, 2]),
     ],
 )
 def test_a_condition_chooses_its_rows(condition, rows):
@@ -60,7 +64,11 @@ def test_a_condition_chooses_its_rows(condition, rows):
         ("'trian' = phase", "phase is one of train, eval"),
         ("step = 'text = '", "step is a whole number"),
         ("step::text = 3", "cannot compare string with numeric"),
-        ("step = 1 AND violation NOT IN ('no_think', 'no_thunk')", "violation is one of , no_think, "),
+        ("step = 1 AND violation NOT IN ('no_think', 'no_thunk')", "violation is one of '', no_think, "),
+        ("task::int = 1", "numbers and texts are not converted"),
+        ("base_score :: bigint = 1", "numbers and texts are not converted"),
+        ("task::text[] = 'gcd'", "numbers and texts are not converted"),
+        ("NOT task", "not supported; task is a text"),
         ("truncated = 'maybe'", "truncated is true or false"),
         ("1 = 1", "names no column"),
         ("step > AVG(step)", "a condition is about one rollout"),
@@ -87,7 +95,8 @@ WORDS = st.sampled_from(
 
 @given(st.lists(WORDS | st.text(max_size=4), max_size=6).map(" ".join))
 def test_whatever_is_typed_is_a_condition_or_a_mistake(text):
-    rows = pl.DataFrame({column: [None] for column in SCHEMA}, schema=SCHEMA)
+    values = {pl.String(): "no word", pl.Boolean(): False}
+    rows = pl.DataFrame({name: [None, values.get(dtype, 7)] for name, dtype in SCHEMA.items()}, schema=SCHEMA)
     try:
         condition = parse_condition(text)
     except ConditionError as error:

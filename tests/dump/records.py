@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rg_env.base.choices import SOLVED_AT
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import (
     Attempt,
@@ -77,7 +78,7 @@ def group(
         "task_config": '{"max_terms": 2}',
         "level": '{"terms": 2}',
         "entry": '{"question": "What?", "answer": "1"}',
-        "outcome": outcome_of([r.base_score for r in answered(made)]),
+        "outcome": outcome_of([r.base_score for r in answered(made)], changes.get("solved_at", SOLVED_AT)),
         "no_signal": has_no_signal([r.reward for r in answered(made)]),
         "rollouts": made,
     } | changes

@@ -12,6 +12,8 @@ from rg_env.base.errors import DumpError
 from rg_env.cli import app
 from rg_env.dump.locate import locate
 
+LONG = "x" * 300
+"""A name that no file can have."""
 SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
 
 
@@ -23,6 +25,7 @@ def here(tmp_path, monkeypatch):
         shutil.copytree(SAMPLE, Path("runs", name))
     Path("runs/quickstart").symlink_to("quickstart-20261123-1")
     Path("runs/empty").mkdir()
+    Path("runs/alone/unreadable").symlink_to(LONG)
     return tmp_path
 
 
@@ -39,6 +42,8 @@ def here(tmp_path, monkeypatch):
         ("runs", "runs"),  # several: the error of the reader names them
         ("runs/empty", "runs/empty"),
         ("nothing/like/it", "nothing/like/it"),
+        (LONG, LONG),
+        (f"runs/{LONG}/dumps", f"runs/{LONG}/dumps"),
     ],
 )
 def test_a_path_that_leaves_nothing_to_choose_is_completed(here, typed, meant):
@@ -49,6 +54,12 @@ def test_a_path_that_leaves_nothing_to_choose_is_completed(here, typed, meant):
 def test_a_typing_error_is_answered_with_the_dump_that_is_there(here, typed):
     with pytest.raises(DumpError, match=rf"^{typed} does not exist; did you mean runs/quickstart/dumps\?$"):
         locate(Path(typed))
+
+
+@pytest.mark.parametrize("command", ["dumps stats", "dumps validate", "runs", "dumps import trl --out new"])
+def test_a_path_that_cannot_be_asked_for_is_a_mistake(here, command):
+    error = CliRunner().invoke(app, [*command.split(), LONG]).exception
+    assert isinstance(error, DumpError) and str(error).startswith(LONG)
 
 
 def test_commands_complete_their_paths_and_say_so(here):

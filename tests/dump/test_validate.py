@@ -18,7 +18,7 @@ from rg_env.dump.contents import KINDS, MAX_KEPT, Findings, Place
 from rg_env.dump.files import RunLock, batch_name, list_files, manifest_name
 from rg_env.dump.validate import validate
 from rg_env.scoring.types import Status, Violation
-from tests.dump.records import RUN_ID, group, rollout, write_record
+from tests.dump.records import RUN_ID, group, manifest, rollout, write_record
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +77,32 @@ def _rollout(k, **changes):
         _rollout(1, repetition=0),
         lambda wire: wire.update(complexity=1.5),
         lambda wire: wire.update(no_signal=True),
+        lambda wire: wire.update(outcome="all_failed"),
+        lambda wire: wire.update(outcome="all_correct"),
     ],
 )
 def test_a_line_that_contradicts_itself_is_found(record, change):
     path = _file(record)
     _change(path, 1, change)
     assert ("contradiction", path.name, 1) in _found(record)
+
+
+@pytest.mark.parametrize(
+    ("of_run", "of_group", "is_good"),
+    [
+        ({}, {}, True),
+        ({}, {"solved_at": 0.9}, False),
+        (manifest(), {}, False),
+        (manifest(solved_at=0.5), {}, True),
+        (manifest(), {"solved_at": 0.5}, True),
+        (manifest(), {"environment": "gsm8k"}, True),
+    ],
+)
+def test_all_correct_is_held_against_the_threshold_that_was_recorded(tmp_path, of_run, of_group, is_good):
+    write_manifest(tmp_path, RUN_ID, Attempt.read({"attempt": 1} | of_run))
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        assert writer.submit([group(0, [0.6, 0.7], outcome="all_correct", **of_group)]).result(10)
+    assert ("contradiction" not in validate(tmp_path).findings.counts) == is_good
 
 
 @pytest.mark.parametrize(

@@ -284,6 +284,9 @@ def test_a_source_or_a_folder_that_does_not_fit_is_one_line(tmp_path):
         (tmp_path / "full", "out", "has no file of Atropos"),
         (torn, "out", "corrupt compressed data"),
         (torn, "full", "is not empty"),
+        (torn, "full/x", "Not a directory"),
+        (FILES / "trl", "x" * 300, "File name too long"),
+        ("x" * 300, "out", "cannot be read"),
     ]:
         code, said = dumps("import", "atropos", source, "--out", tmp_path / out)
         assert code == 2 and why in said and "\n" not in said

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
 import polars as pl
 import pytest
+from backports import zstd
 
 from rg_env.analysis.runs import list_runs
 from rg_env.dump import open_run
@@ -322,6 +324,11 @@ def test_the_reward_of_several_numbers_is_the_one_that_the_user_chooses(tmp_path
     assert dumps(*import_it, "confidence", "--out", tmp_path / "out")[0] == 0
     (group,) = open_run(tmp_path / "out").groups()
     assert [rollout.reward for rollout in group.rollouts] == [0.25, 0.75]
+    completions(tmp_path / "one", 1, rows_of("Q", "a", "b"))
+    table = pl.read_parquet(tmp_path / "one" / "completions_00001.parquet")
+    table.rename({"reward": "Qwen2.5-RM"}).write_parquet(tmp_path / "one" / "completions_00001.parquet")
+    _, rewards, _ = imported("trl", tmp_path / "one", tmp_path / "dotted")
+    assert rewards == [table["reward"].to_list()]
     code, said = dumps(*import_it, "confidenze", "--out", tmp_path / "no")
     assert code == 2 and "has no number `confidenze` (--reward), but: reward, confidence" in said
     write_lines(tmp_path / "1.jsonl", verl("Q", 0.5, acc=True))
@@ -466,6 +473,16 @@ def test_the_chunks_of_prime_rl_are_read_and_its_annotations_are_no_episodes(tmp
     write_lines(traces / "annotations" / "orch" / "00000.jsonl", {"version": 1, "trace_id": "x", "info": {}})
     (group,), rewards, _ = imported("verifiers", tmp_path / "run", tmp_path / "out")
     assert (group.phase, group.step, rewards) == ("eval", 3, [[1.5]])
+
+
+def test_a_file_and_its_compressed_copies_are_read_once(tmp_path):
+    for number in (1, 2):
+        content = write_lines(tmp_path / "verl" / f"{number}.jsonl", verl("Q", 0.5, number)).read_bytes()
+        (tmp_path / "verl" / f"{number}.jsonl.zst").write_bytes(zstd.compress(content))
+    (tmp_path / "verl" / "2.jsonl").unlink()
+    (tmp_path / "verl" / "2.jsonl.gz").write_bytes(gzip.compress(content))
+    _, rewards, _ = imported("verl", tmp_path / "verl", tmp_path / "out")
+    assert rewards == [[0.5], [0.5]]
 
 
 def test_nemo_gym(tmp_path):

@@ -250,6 +250,7 @@ def test_a_condition_on_any_column_and_a_mistake_in_one_is_said(show, link, grou
     page.fill("#f-where", "outcome = 'splendid'")
     until(page, "document.querySelector('#count').textContent.includes('outcome is one of all_correct')")
     page.fill("#f-where", "")
+    assert page.get_attribute("#f-search", "placeholder") == "in messages"
     page.fill("#f-search", "word3 of group")
     wait_for_count(page, sum(any("word3 of" in r.conversation[-1]["content"] for r in g.rollouts) for g in groups))
     assert condition(page) == '--search "word3 of group"'
@@ -367,6 +368,22 @@ def test_a_run_that_is_being_written_grows_and_nothing_moves_while_one_reads(sho
     until(page, "document.querySelector('#reading').hidden")
     until(page, "document.querySelector('#notes').textContent.includes('which has every group')")
     wait_for_count(page, 150)
+
+
+def test_rows_are_those_of_their_places_after_one_of_two_runs_has_ended(show, serve, tmp_path):
+    for run_id in (RUN_ID, OTHER_RUN):
+        write_manifest(tmp_path, run_id, Attempt(attempt=1))
+    with DumpWriter(tmp_path, RUN_ID, 1) as first, DumpWriter(tmp_path, OTHER_RUN, 1) as second:
+        assert first.submit([group(step=1)]).result(10) and second.submit([group(step=2, run_id=OTHER_RUN)]).result(10)
+        page = show(serve(tmp_path))
+        assert first.submit([group(1, step=3)]).result(10)
+        wait_for_count(page, 3)
+        until(page, "document.querySelectorAll('.row').length === 3")
+        assert texts(page.locator(".row .when")) == ["train 1", "train 2", "train 3"]
+        first.close()
+        end_manifest(tmp_path, RUN_ID, 1, 0, {1: 2})
+        until(page, "document.querySelectorAll('.row .when')[1]?.textContent === 'train 3'")
+        assert texts(page.locator(".row .when")) == ["train 1", "train 3", "train 2"]
 
 
 def test_a_run_that_has_recorded_nothing_yet_begins_to_show(show, serve, tmp_path):

@@ -339,6 +339,9 @@ def test_runs_are_overlaid_in_their_colors_and_can_be_hidden(show, tmp_path):
     assert texts(solved.locator(".legend span")) == ["model-0.2", "model-0.8"]
     page.locator("#about input").first.uncheck()
     assert len(colors(solved, "line")) == len(colors(entropy, "line")) == 1
+    linked = show(path, "#" + page.url.partition("#")[2])
+    assert len(colors(linked.locator("#curves figure").nth(1), "line")) == 1
+    assert [box.is_checked() for box in linked.locator("#about input").all()] == [False, True]
     assert texts(page.locator("#f-run option")) == ["all", "model-0.2", "model-0.8"]
     assert not is_wider_than_its_place(page)
     assert not is_wider_than_its_place(show(path, **PHONE))
@@ -392,6 +395,10 @@ def test_environments_have_sections_and_what_their_groups_count_as_solved(show, 
     page.click(".row")
     assert texts(page.locator("dialog article .badge")) == ["solved", "solved", "partial"]
     assert "train gsm8k" in texts(page.locator("dialog .facts dd"))
+    page.keyboard.press("Escape")
+    page.click("#clear")
+    page.select_option("#f-result", "solved")
+    assert page.text_content("#condition code") == '--where "base_score >= coalesce(solved_at, 0.99)"'
 
 
 def test_hostile_text_in_every_field_is_shown_and_never_obeyed(show, tmp_path):

@@ -79,6 +79,19 @@ def test_tasks_whose_options_differ_and_training_have_no_difference(report):
     assert [row["measure"] for row in training["totals"]][:2] == ["solve_rate_last", "mean_reward"]
 
 
+def test_training_without_steps_shows_its_solve_rate(tmp_path):
+    for run_id, scores in SCORES.items():
+        made = [group(number, each, run_id=run_id, step=None) for number, each in enumerate(scores)]
+        dump = dump_of(tmp_path, made, run_id=run_id)
+    (training,) = Report(build_report(dump)).summary["comparisons"]
+    solved, *_ = training["totals"]
+    every = [[score for each in scores for score in each] for scores in SCORES.values()]
+    rates = [sum(score >= 0.99 for score in scores) / len(scores) for scores in every]
+    assert solved["measure"] == "solve_rate"
+    assert [value["value"] for value in solved["values"]] == pytest.approx(rates)
+    assert [value["value"] for value in training["tasks"][0]["values"]] == pytest.approx(rates)
+
+
 def test_settings_that_differ_are_listed_without_paths(report):
     assert report["differing_settings"] == [
         {"name": "trainer.policy.lr", "values": ["8e-05", "6e-05"]},

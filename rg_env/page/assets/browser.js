@@ -7,10 +7,12 @@ const OUTCOMES = ["all_correct", "mixed", "all_failed"];
 
 const quote = (text) => `'${String(text).replaceAll("'", "''")}'`;
 const isEqual = (column) => (value) => `${column} = ${quote(value)}`;
-/** The threshold of the runs, or the column that has that of each group. */
+/** The threshold of the runs, or that of each group: the column has it for other environments than ours. */
 const solvedAt = () => {
-  const all = [...new Set(report.sections.flatMap(({ headline }) => headline.solved_at))];
-  return all.length === 1 ? all[0] : "solved_at";
+  const of = (sections) => [...new Set(sections.flatMap(({ headline }) => headline.solved_at))];
+  const all = of(report.sections);
+  const ours = of(report.sections.filter(({ environment }) => environment === "rg_dump"));
+  return all.length === 1 ? all[0] : `coalesce(solved_at, ${ours[0] ?? 0.99})`;
 };
 const RESULTS = {
   solved: () => `base_score >= ${solvedAt()}`,
@@ -56,6 +58,7 @@ function setMenus() {
   byId("f-from").placeholder = d3.min(steps) ?? "";
   byId("f-to").placeholder = d3.max(steps) ?? "";
   byId("where-label").hidden = !isLive;
+  if (isLive) byId("f-search").placeholder = "in messages";
 }
 
 const readFields = () => Object.fromEntries(FIELDS.map((name) => [name, byId(`f-${name}`)?.value ?? ""]));
@@ -214,6 +217,8 @@ async function readAddress() {
   hidden.clear();
   for (const run of view.getAll("hide")) hidden.add(run);
   chooseSection(view.get("section"));
+  about();
+  redraw();
   const [run_id, group_id] = [view.get("of") ?? (several ? null : report.runs[0]?.run_id), view.get("group")];
   const rollout = view.has("rollout") ? Number(view.get("rollout")) : null;
   await filter();

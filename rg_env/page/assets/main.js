@@ -206,6 +206,7 @@ function render() {
 // -- a live page
 
 let version = 0;
+let renumbered = 0; // how often groups got other positions
 let waiting = null; // figures that are not shown yet, because the page is being read
 let timer = 0;
 const PAUSE = 1000;
@@ -258,11 +259,15 @@ async function update(state) {
   if (isFirst) {
     await readAddress();
     document.documentElement.setAttribute("data-ready", "");
+  } else if (version && state.renumbered !== renumbered) {
+    await find(readFields());
+    drawRows();
   } else if (version && hasNew) {
     // New groups stand behind those that are there, whose rows stay.
     await load(Math.floor(byId("list").scrollTop / rowHeight()));
     drawRows();
   }
+  renumbered = state.renumbered;
 }
 
 let listed = ""; // the runs that are shown
