@@ -115,7 +115,7 @@ def word_meant(word: str, nearest_recipe: Callable[[str], Path | None]) -> str:
     # An option or a setting with an extra sign is not a recipe.
     if "=" not in word and (recipe := nearest_recipe(word)):
         return f"; did you mean {recipe}?"
-    if os.path.isdir(word) or "/" in word:  # noqa: PTH112  (`Path` raises for a long text)
+    if os.path.isdir(word) or "/" in word:
         model = "trainer.policy.model.path=FOLDER, or --model FOLDER"
         return f"; a recipe is a file, such as configs/quickstart.yaml; the folder of a model is {model}"
     return ", such as trainer.max_training_steps=10"

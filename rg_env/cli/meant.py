@@ -54,7 +54,7 @@ def _meant(error: Any, message: str, ctx: Any, words: Sequence[str]) -> str:
 def _missing(param: Any, ctx: Any, words: Sequence[str]) -> str:
     """Say with which word a missing option was meant, or show an example that has it."""
     last, option = words[-1], param.opts[0]
-    is_file = bool(Path(last).suffix) and not os.path.isdir(last)  # noqa: PTH112  (`Path` raises for a long text)
+    is_file = bool(Path(last).suffix) and not os.path.isdir(last)
     if option == "--out" and is_file and not words[-2].startswith("-"):
         return f": is it {last!r}? write --out {shlex.quote(last)}"
     examples = list(_examples(ctx.command))
