@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rg_env.serve.turns_of_clients import Rounds
+from rg_env.serve.fairness import Rounds
 
 HEAD_SECONDS = 30.0
 """After which a connection on which no whole head of a request has come is closed. On a machine with work for ten times

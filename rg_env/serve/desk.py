@@ -30,8 +30,8 @@ from rg_env.scoring import AnswerScore, Scorer, Status, Violation
 from rg_env.scoring.formatting import last_boxed
 from rg_env.scoring.scorer import Entry, PackedEntry, pack
 from rg_env.serve.bodies import Json, RefusedError, absent, decode, too_many
+from rg_env.serve.fairness import FairSlots, Shares
 from rg_env.serve.item_makers import ItemMakers, NotMadeError, Wanted
-from rg_env.serve.turns_of_clients import Shares, Turns
 from rg_env.tasks import Item, TaskMix, decode_entry
 from rg_env.tasks.item import SCORER_KEY, ItemId
 from rg_env.tasks.registry import check_name, check_options
@@ -48,7 +48,7 @@ _MOST_MISTAKES, _LONGEST_NAME = 3, 40
 _NO_ITEM = "name the item: an entry of Reasoning Gym, or an id such as chain_sum-train-42-0"
 
 
-class Reply(JSONResponse):
+class JsonReply(JSONResponse):
     """JSON in ASCII. A text may be half of a surrogate pair, which UTF-8 has no bytes for.
 
     Routes return it themselves: FastAPI copies what else they return, without the keys that begin with `_sa`.
@@ -121,12 +121,12 @@ class Desk:
     made: dict[str, Item] = field(default_factory=dict)
     makers: ItemMakers = field(default_factory=partial(ItemMakers, _MAKERS))
     _waiting_of: Shares = field(default_factory=Shares)
-    _making: Turns = field(default_factory=partial(Turns, _MAKERS))
+    _making: FairSlots = field(default_factory=partial(FairSlots, _MAKERS))
 
     def __post_init__(self) -> None:
         # One more than there are workers, so that none waits for this process between two answers.
         self._slots = self.scorer.workers + 1
-        self._turns = Turns(self._slots)
+        self._turns = FairSlots(self._slots)
 
     @property
     def most_answers(self) -> int:

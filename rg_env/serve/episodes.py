@@ -27,8 +27,8 @@ from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.scoring import Status
 from rg_env.serve.bodies import RefusedError
 from rg_env.serve.desk import CLIENT, Desk, RequestedItem, ScoredText
+from rg_env.serve.fairness import Shares
 from rg_env.serve.item_makers import RowWanted
-from rg_env.serve.turns_of_clients import Shares
 from rg_env.tasks import Item, Split
 
 MOST_EPISODES = 8192
@@ -42,7 +42,7 @@ class OverError(RefusedError):
         super().__init__(409, "the question has been answered; begin another one")
 
 
-class Outcome(NamedTuple):
+class AnswerOutcome(NamedTuple):
     """What an answer has earned. `reward` is None where the machine could not score it, or nothing was answered."""
 
     reward: float | None
@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
         return {"status": self.status, "violation": self.violation, "detail": self.detail}
 
 
-UNANSWERED = Outcome(None, "")
+UNANSWERED = AnswerOutcome(None, "")
 
 
 @dataclass
@@ -77,10 +77,10 @@ class Episode:
     task_id: str = ""
     used: float = 0.0
     answers: int = 0
-    scoring: asyncio.Task[Outcome] | None = None
+    scoring: asyncio.Task[AnswerOutcome] | None = None
 
     @property
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> AnswerOutcome | None:
         """The verdict; None before there is one."""
         if self.scoring is None or not self.scoring.done() or self.scoring.cancelled():
             return None
@@ -190,7 +190,7 @@ class Episodes:
                 break
             self.end(key)
 
-    def submit(self, episode: Episode, text: str, *, is_response: bool) -> asyncio.Task[Outcome]:
+    def submit(self, episode: Episode, text: str, *, is_response: bool) -> asyncio.Task[AnswerOutcome]:
         """Begin to score the answer of an episode. It goes on when its client loses the connection.
 
         Args:
@@ -210,7 +210,7 @@ class Episodes:
         episode.scoring = asyncio.ensure_future(self._score(episode.item, text, is_response))
         return episode.scoring
 
-    async def _score(self, item: Item, text: str, is_response: bool) -> Outcome:
+    async def _score(self, item: Item, text: str, is_response: bool) -> AnswerOutcome:
         requested = RequestedItem(item.entry, item.config)
         try:
             if is_response:
@@ -220,7 +220,7 @@ class Episodes:
         except Exception as error:
             if not isinstance(error, (RefusedError, RGEnvError, OSError, MemoryError)):  # not of the machine
                 logger.opt(exception=error).warning("an answer could not be scored: {}", describe(error))
-            return Outcome(None, Status.ERROR.value, detail=describe(error))
+            return AnswerOutcome(None, Status.ERROR.value, detail=describe(error))
 
 
 def _seed_of(split: Split) -> int:
@@ -235,9 +235,9 @@ def check_index(rows: ReasoningGymDataset, index: int) -> None:
         raise RefusedError(422, f"index must be at least 0 and below {len(rows)}, not {index}")
 
 
-def _outcome(result: ScoredText) -> Outcome:
+def _outcome(result: ScoredText) -> AnswerOutcome:
     scored = result.scored
-    return Outcome(
+    return AnswerOutcome(
         reward=None if scored.excused else scored.score,
         status=scored.status.value,
         violation=result.violation.value if result.violation else "",

@@ -35,7 +35,7 @@ from rg_env import __version__
 from rg_env.base.errors import RGEnvError, describe, one_line
 from rg_env.serve.bodies import LARGE_BODIES, NOT_JSON, RefusedError, is_json
 from rg_env.serve.connections import KEEP_ALIVE_SECONDS, LimitedProtocol, allow_connections
-from rg_env.serve.desk import CLIENT, Desk, Reply, explain
+from rg_env.serve.desk import CLIENT, Desk, JsonReply, explain
 from rg_env.serve.dialects import nemo_gym, openenv, ors, own_scores, reward_models
 from rg_env.serve.episodes import Episodes
 
@@ -121,7 +121,7 @@ def make_app(desk: Desk, episodes: Episodes | None = None) -> FastAPI:
         return PlainTextResponse(f"{_ALL_REQUESTS}\n")
 
     @app.get("/health", response_model=None)
-    async def health() -> Reply:
+    async def health() -> JsonReply:
         """Workers, waiting answers, counts by status, and whether a function of yours still knows its examples."""
         facts: dict[str, Any] = {
             "status": "healthy",
@@ -134,7 +134,7 @@ def make_app(desk: Desk, episodes: Episodes | None = None) -> FastAPI:
             facts["examples"] = {"scored": len(desk.function.examples), "failed": failed}
             if failed:
                 facts["status"] = "unhealthy"
-        return Reply(facts)
+        return JsonReply(facts)
 
     if desk.function is not None:
         app.include_router(own_scores.function_routes(desk, desk.function))
@@ -150,11 +150,11 @@ def make_app(desk: Desk, episodes: Episodes | None = None) -> FastAPI:
     return app
 
 
-def error_reply(status: int, why: object, headers: Mapping[str, str] | None = None) -> Reply:
+def error_reply(status: int, why: object, headers: Mapping[str, str] | None = None) -> JsonReply:
     """`{"error": …}`, with `Retry-After` if the client should ask again."""
     if status == 503:
         headers = {"Retry-After": str(_RETRY_SECONDS)}
-    return Reply({"error": one_line(why)}, status, headers)
+    return JsonReply({"error": one_line(why)}, status, headers)
 
 
 def _refuse_route(_: Request, error: Exception) -> Response:
@@ -305,7 +305,7 @@ def _check_host(host: str | None, own: str) -> None:
     raise RefusedError(403, "without a token, only requests to 127.0.0.1 or localhost are answered")
 
 
-async def _answer(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> Reply | None:
+async def _answer(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> JsonReply | None:
     """Call the route, and cancel it if its client leaves before the reply. Returns an error if the route raised."""
 
     leaving = asyncio.ensure_future(_until_gone(receive))
@@ -332,7 +332,7 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
-async def _reply_or_error(reply: Awaitable[None]) -> Reply | None:
+async def _reply_or_error(reply: Awaitable[None]) -> JsonReply | None:
     """Await a route. Returns what it could not say itself: why it raised."""
     try:
         await reply

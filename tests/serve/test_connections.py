@@ -18,8 +18,8 @@ from rg_env.scoring import Scorer
 from rg_env.serve import connections, http_app
 from rg_env.serve.connections import LimitedProtocol
 from rg_env.serve.desk import Desk
+from rg_env.serve.fairness import Rounds
 from rg_env.serve.http_app import make_server
-from rg_env.serve.turns_of_clients import Rounds
 
 SOON = 0.2
 """A limit that a test waits for."""

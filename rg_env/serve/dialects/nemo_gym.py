@@ -19,7 +19,7 @@ from fastapi import APIRouter, Request, Response
 from rg_env.scoring import Status
 from rg_env.scoring.scorer import task_of
 from rg_env.serve.bodies import Json, RefusedError, absent, described, read_body
-from rg_env.serve.desk import Desk, Reply, find_item
+from rg_env.serve.desk import Desk, JsonReply, find_item
 
 _BOXED = re.compile(r"\\boxed\{([^}]+)\}")
 
@@ -72,28 +72,28 @@ def routes(desk: Desk) -> APIRouter:
     @router.post("/verify", response_model=None, openapi_extra=described(Row))
     async def verify_row(request: Request) -> Response:
         """A row of NeMo Gym's data, with its reward."""
-        verified = Reply(await verify(desk, await read_body(request, Row)))
+        verified = JsonReply(await verify(desk, await read_body(request, Row)))
         # Behind the row as it was sent: of two values of a key, the last one counts.
         row = (await request.body()).rstrip().removesuffix(b"}")
         return Response(row + b"," + bytes(verified.body)[1:], media_type="application/json")
 
     @router.post("/aggregate_metrics", response_model=None, openapi_extra=described(SummaryRequest))
-    async def aggregate_metrics(request: Request) -> Reply:
+    async def aggregate_metrics(request: Request) -> JsonReply:
         """The mean reward of verified rows, without masked ones; NeMo Gym asks for it after the last rollout."""
         asked = await read_body(request, SummaryRequest)
         metrics = _summary(asked.verify_responses)
-        return Reply({"agent_metrics": metrics, "key_metrics": metrics, "group_level_metrics": []})
+        return JsonReply({"agent_metrics": metrics, "key_metrics": metrics, "group_level_metrics": []})
 
     @router.post("/seed_session", response_model=None)
     @router.post("/close_session", response_model=None)
-    async def session(body: dict[str, Any]) -> Reply:
+    async def session(body: dict[str, Any]) -> JsonReply:
         """For NeMo Gym's agents; there is no state."""
-        return Reply({name: body[name] for name in ("resources_session_id",) if name in body})
+        return JsonReply({name: body[name] for name in ("resources_session_id",) if name in body})
 
     @router.get("/reverify_mode", response_model=None)
-    async def reverify_mode() -> Reply:
+    async def reverify_mode() -> JsonReply:
         """That a row may be verified again."""
-        return Reply("stateless")
+        return JsonReply("stateless")
 
     return router
 

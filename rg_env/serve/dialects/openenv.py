@@ -21,9 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rg_env import __version__
 from rg_env.base.errors import RGEnvError, one_line
 from rg_env.serve.bodies import RefusedError
-from rg_env.serve.desk import CLIENT, Reply, explain
-from rg_env.serve.episodes import UNANSWERED, Episode, Episodes, Outcome
-from rg_env.serve.turns_of_clients import Shares
+from rg_env.serve.desk import CLIENT, JsonReply, explain
+from rg_env.serve.episodes import UNANSWERED, AnswerOutcome, Episode, Episodes
+from rg_env.serve.fairness import Shares
 from rg_env.tasks import Split
 
 _ABOUT = "Reasoning Gym: a question, and a reward for its answer, scored in processes that can be killed"
@@ -85,42 +85,42 @@ def routes(episodes: Episodes) -> APIRouter:
     share = max(1, episodes.most // 2)
 
     @router.get("/metadata", response_model=None)
-    async def metadata() -> Reply:
+    async def metadata() -> JsonReply:
         """OpenEnv: what this environment is."""
-        return Reply({"name": "reasoning_gym", "description": _ABOUT, "version": __version__})
+        return JsonReply({"name": "reasoning_gym", "description": _ABOUT, "version": __version__})
 
     @router.get("/schema", response_model=None)
-    async def schema() -> Reply:
+    async def schema() -> JsonReply:
         """OpenEnv: the types of actions, observations and states."""
         kinds: dict[str, type[BaseModel]] = {"action": Action, "observation": Observation, "state": State}
-        return Reply({name: kind.model_json_schema() for name, kind in kinds.items()})
+        return JsonReply({name: kind.model_json_schema() for name, kind in kinds.items()})
 
     @router.post("/mcp", response_model=None)
-    async def mcp(body: dict[str, Any]) -> Reply:
+    async def mcp(body: dict[str, Any]) -> JsonReply:
         """OpenEnv: there are no tools of MCP."""
         error = {"code": -32601, "message": "this environment has no tools; use reset and step"}
-        return Reply({"jsonrpc": "2.0", "error": error, "id": body.get("id")})
+        return JsonReply({"jsonrpc": "2.0", "error": error, "id": body.get("id")})
 
     @router.post("/reset", response_model=None)
-    async def reset(request: ResetRequest) -> Reply:
+    async def reset(request: ResetRequest) -> JsonReply:
         """OpenEnv: begins an episode, whose id is in `metadata`."""
         if request.episode_id is not None:
             raise RefusedError(422, "leave episode_id out: over HTTP the server makes it, so that nobody guesses it")
         key = episodes.new_key()
         episode = await _begin(episodes, key, request)
-        return Reply(_observed(episode) | {"metadata": {"episode_id": key}})
+        return JsonReply(_observed(episode) | {"metadata": {"episode_id": key}})
 
     @router.post("/step", response_model=None)
-    async def step(request: StepRequest) -> Reply:
+    async def step(request: StepRequest) -> JsonReply:
         """OpenEnv: scores the answer of an episode."""
         episode = episodes.find(request.episode_id)
         outcome = await _answer(episodes, episode, request.action)
-        return Reply(_observed(episode, outcome))
+        return JsonReply(_observed(episode, outcome))
 
     @router.get("/state", response_model=None)
-    async def state(episode_id: str) -> Reply:
+    async def state(episode_id: str) -> JsonReply:
         """OpenEnv: the state of an episode."""
-        return Reply(_state(episode_id, episodes.find(episode_id)))
+        return JsonReply(_state(episode_id, episodes.find(episode_id)))
 
     @router.websocket("/ws")
     async def connect(socket: WebSocket) -> None:
@@ -174,7 +174,7 @@ async def _begin(episodes: Episodes, key: str, request: ResetRequest) -> Episode
     return episodes.start(key, item)
 
 
-async def _answer(episodes: Episodes, episode: Episode, action: Action) -> Outcome:
+async def _answer(episodes: Episodes, episode: Episode, action: Action) -> AnswerOutcome:
     """Return the verdict of an action. Raises RefusedError."""
     if (action.answer is None) == (action.response is None):
         raise RefusedError(422, "an action has either `answer`, the answer alone, or `response`, a text with it")
@@ -185,7 +185,7 @@ async def _answer(episodes: Episodes, episode: Episode, action: Action) -> Outco
     return await asyncio.shield(scoring)
 
 
-def _observed(episode: Episode, outcome: Outcome = UNANSWERED) -> dict[str, Any]:
+def _observed(episode: Episode, outcome: AnswerOutcome = UNANSWERED) -> dict[str, Any]:
     """Return what OpenEnv's client reads from a reset or a step."""
     observation = Observation(question=episode.item.entry["question"], task=episode.item.task, **outcome.about())
     return {"observation": observation.model_dump(), "reward": outcome.reward, "done": outcome.done}

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict
 from rg_env import __version__
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.serve.bodies import RefusedError
-from rg_env.serve.desk import Reply
-from rg_env.serve.episodes import Episode, Episodes, Outcome, OverError, check_index
+from rg_env.serve.desk import JsonReply
+from rg_env.serve.episodes import AnswerOutcome, Episode, Episodes, OverError, check_index
 from rg_env.tasks import Item, Split
 
 NAME = "reasoning_gym"
@@ -115,41 +115,41 @@ def _task_routes(episodes: Episodes) -> APIRouter:
     router = APIRouter()
 
     @router.get("/tools", response_model=None)
-    async def tools() -> Reply:
+    async def tools() -> JsonReply:
         """ORS: the tools of a session."""
-        return Reply(_TOOLS)
+        return JsonReply(_TOOLS)
 
     @router.get("/splits", response_model=None)
-    async def splits() -> Reply:
+    async def splits() -> JsonReply:
         """ORS: the splits."""
         kinds = {Split.TRAIN: "train", Split.EVAL: "validation"}
-        return Reply([{"name": split.value, "type": kind} for split, kind in kinds.items()])
+        return JsonReply([{"name": split.value, "type": kind} for split, kind in kinds.items()])
 
     @router.post("/num_tasks", response_model=None)
-    async def num_tasks(request: SplitRequest) -> Reply:
+    async def num_tasks(request: SplitRequest) -> JsonReply:
         """ORS: how many tasks a split has."""
-        return Reply({"num_tasks": len(await episodes.rows(request.split))})
+        return JsonReply({"num_tasks": len(await episodes.rows(request.split))})
 
     @router.post("/tasks", response_model=None)
-    async def tasks(request: SplitRequest) -> Reply:
+    async def tasks(request: SplitRequest) -> JsonReply:
         """ORS: all tasks of a split."""
         rows = await episodes.rows(request.split)
-        return Reply({"tasks": _specs(rows, range(len(rows)), request.split), "env_name": NAME})
+        return JsonReply({"tasks": _specs(rows, range(len(rows)), request.split), "env_name": NAME})
 
     @router.post("/task_range", response_model=None)
-    async def task_range(request: RangeRequest) -> Reply:
+    async def task_range(request: RangeRequest) -> JsonReply:
         """ORS: the tasks from start to before stop, counted as Python does."""
         rows = await episodes.rows(request.split)
         chosen = range(*slice(request.start, request.stop).indices(len(rows)))
-        return Reply({"tasks": _specs(rows, chosen, request.split), "env_name": NAME})
+        return JsonReply({"tasks": _specs(rows, chosen, request.split), "env_name": NAME})
 
     @router.post("/task", response_model=None)
-    async def task(request: TaskRequest) -> Reply:
+    async def task(request: TaskRequest) -> JsonReply:
         """ORS: one task."""
         rows = await episodes.rows(request.split)
         check_index(rows, request.index)
         (spec,) = _specs(rows, range(request.index, request.index + 1), request.split)
-        return Reply({"task": spec, "env_name": NAME})
+        return JsonReply({"task": spec, "env_name": NAME})
 
     return router
 
@@ -163,14 +163,14 @@ def _session_routes(episodes: Episodes) -> APIRouter:
     router = APIRouter()
 
     @router.get("/list_environments", response_model=None)
-    async def list_environments() -> Reply:
+    async def list_environments() -> JsonReply:
         """ORS: the environments, of which there is one."""
-        return Reply([NAME])
+        return JsonReply([NAME])
 
     @router.get("/version", response_model=None)
-    async def version() -> Reply:
+    async def version() -> JsonReply:
         """ORS: the version of rg_env."""
-        return Reply({"version": __version__})
+        return JsonReply({"version": __version__})
 
     @router.post("/create_session", response_model=None)
     async def create_session() -> StreamingResponse:
@@ -183,7 +183,7 @@ def _session_routes(episodes: Episodes) -> APIRouter:
         return _stream(events())
 
     @router.post("/create", response_model=None)
-    async def create(request: CreateRequest, key: Key) -> Reply:
+    async def create(request: CreateRequest, key: Key) -> JsonReply:
         """ORS: begins the task of a session."""
         episodes.check_key(key)
         item = await _item_of(episodes, request)
@@ -192,20 +192,20 @@ def _session_routes(episodes: Episodes) -> APIRouter:
             episodes.start(key, item)
         elif running.item.id != item.id or running.answers:  # else it is the same request again
             raise RefusedError(409, "this session has its task; create another session")
-        return Reply({"sid": key})
+        return JsonReply({"sid": key})
 
     @router.post("/ping", response_model=None)
-    async def ping(key: Key) -> Reply:
+    async def ping(key: Key) -> JsonReply:
         """ORS: keeps a session alive."""
         episodes.find(key)
-        return Reply({"status": "ok"})
+        return JsonReply({"status": "ok"})
 
     @router.post("/delete", response_model=None)
     @router.post("/delete_session", response_model=None)
-    async def delete(key: Key) -> Reply:
+    async def delete(key: Key) -> JsonReply:
         """ORS: ends a session. The client may delete one twice, or one that never began."""
         episodes.end(key)
-        return Reply({"sid": key})
+        return JsonReply({"sid": key})
 
     return router
 
@@ -230,20 +230,20 @@ def _episode_routes(episodes: Episodes) -> APIRouter:
     router = APIRouter()
 
     @router.get("/task_tools", response_model=None)
-    async def task_tools(key: Key) -> Reply:
+    async def task_tools(key: Key) -> JsonReply:
         """ORS: the tools of a session."""
         episodes.find(key)
-        return Reply(_TOOLS)
+        return JsonReply(_TOOLS)
 
     @router.get("/prompt", response_model=None)
-    async def prompt(key: Key) -> Reply:
+    async def prompt(key: Key) -> JsonReply:
         """ORS: the question of a session."""
-        return Reply(_prompt(episodes.find(key)))
+        return JsonReply(_prompt(episodes.find(key)))
 
     @router.get("/messages", response_model=None)
-    async def messages(key: Key) -> Reply:
+    async def messages(key: Key) -> JsonReply:
         """ORS: the question of a session, as messages."""
-        return Reply([{"role": "user", "blocks": _prompt(episodes.find(key)), "detail": None}])
+        return JsonReply([{"role": "user", "blocks": _prompt(episodes.find(key)), "detail": None}])
 
     @router.post("/call", response_model=None)
     async def call(request: ToolCallRequest, key: Key) -> StreamingResponse:
@@ -291,7 +291,7 @@ async def _result(episode: Episode) -> AsyncIterator[bytes]:
     yield _event("end", json.dumps({"ok": True, "output": _output(scoring.result())}))
 
 
-def _output(outcome: Outcome) -> dict[str, Any]:
+def _output(outcome: AnswerOutcome) -> dict[str, Any]:
     if outcome.reward is None:
         text = "The answer could not be scored. Submit it again."
     elif outcome.violation:

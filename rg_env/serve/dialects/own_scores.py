@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from rg_env.base.choices import ResponseFormat
 from rg_env.runner.caller_guarded import Guarded
 from rg_env.serve.bodies import Json, RefusedError, Texts, absent, described, read_body, texts
-from rg_env.serve.desk import Desk, Reply, ScoredText, find_item
+from rg_env.serve.desk import Desk, JsonReply, ScoredText, find_item
 from rg_env.tasks import list_tasks
 
 
@@ -44,15 +44,15 @@ def routes(desk: Desk) -> APIRouter:
     router = APIRouter()
 
     @router.get("/tasks", response_model=None)
-    async def tasks() -> Reply:
+    async def tasks() -> JsonReply:
         """The tasks of Reasoning Gym."""
-        return Reply([asdict(task) for task in list_tasks()])
+        return JsonReply([asdict(task) for task in list_tasks()])
 
     @router.post("/score", response_model=None, openapi_extra=described(ScoreRequest))
-    async def score(request: Request) -> Reply:
+    async def score(request: Request) -> JsonReply:
         """The verdict of each response or answer to an item of Reasoning Gym."""
         asked = await read_body(request, ScoreRequest)
-        return Reply({"verdicts": [_verdict(result) for result in await _score(desk, asked)]})
+        return JsonReply({"verdicts": [_verdict(result) for result in await _score(desk, asked)]})
 
     return router
 
@@ -62,11 +62,11 @@ def function_routes(desk: Desk, function: Guarded) -> APIRouter:
     router = APIRouter()
 
     @router.post("/score", response_model=None)
-    async def call(request: CallRequest) -> Reply:
+    async def call(request: CallRequest) -> JsonReply:
         """The result of each call."""
         results = await desk.run([partial(function.ascore, *arguments) for arguments in request.calls])
         desk.scored.update(result.status for result in results)
-        return Reply({"results": [{"value": r.value, "status": r.status, "detail": r.detail} for r in results]})
+        return JsonReply({"results": [{"value": r.value, "status": r.status, "detail": r.detail} for r in results]})
 
     return router
 

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request
 from rg_env.base.choices import ResponseFormat
 from rg_env.scoring import Status
 from rg_env.serve.bodies import Json, RefusedError, Texts, absent, decode, described, read_body, texts
-from rg_env.serve.desk import Desk, Reply, find_item
+from rg_env.serve.desk import Desk, JsonReply, find_item
 
 
 class RewardRequest(msgspec.Struct):
@@ -33,17 +33,17 @@ def routes(desk: Desk) -> APIRouter:
     router = APIRouter()
 
     @router.post("/reward", response_model=None, openapi_extra=described(RewardRequest))
-    async def reward(request: Request) -> Reply:
+    async def reward(request: Request) -> JsonReply:
         """A number for slime, `{"rewards": […]}` for OpenRLHF. A label is an item: an entry, a row, or an id."""
         asked = await read_body(request, RewardRequest)
         queries = texts(asked.query, desk.most_answers, "query")
         if queries is not None:
             responses = _responses(queries, texts(asked.prompts, desk.most_answers, "prompts") or [])
             rewards = await _rewards(desk, responses, _labels(asked.labels, len(responses)))
-            return Reply({"rewards": rewards, "scores": rewards, "extra_logs": {}})
+            return JsonReply({"rewards": rewards, "scores": rewards, "extra_logs": {}})
         if asked.response is not None:
             (single,) = await _rewards(desk, [asked.response], [asked.label])
-            return Reply(single)
+            return JsonReply(single)
         raise RefusedError(
             422, "send response and label, as slime does, or query, prompts and labels, as OpenRLHF does"
         )

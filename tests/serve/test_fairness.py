@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from rg_env.serve import turns_of_clients
-from rg_env.serve.turns_of_clients import Rounds, Turns
+from rg_env.serve import fairness
+from rg_env.serve.fairness import FairSlots, Rounds
 
 
 def test_a_client_with_much_work_lets_another_in_early() -> None:
     async def test() -> None:
-        turns, order = Turns(1), []
+        turns, order = FairSlots(1), []
 
         async def work(client: str) -> None:
             async with turns.turn(client):
@@ -25,10 +25,10 @@ def test_a_client_with_much_work_lets_another_in_early() -> None:
 
 
 def test_slow_work_of_one_client_leaves_slots_to_the_others(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(turns_of_clients, "SLOW_SECONDS", 0.01)
+    monkeypatch.setattr(fairness, "SLOW_SECONDS", 0.01)
 
     async def test() -> None:
-        turns, held = Turns(2), asyncio.Event()
+        turns, held = FairSlots(2), asyncio.Event()
 
         async def hold(client: str) -> None:
             async with turns.turn(client):

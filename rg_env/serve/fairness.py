@@ -1,9 +1,9 @@
-"""Whose turn it is: work of many clients, a few pieces at a time, client by client. `Turns` has slots for work that
+"""Whose turn it is: work of many clients, a few pieces at a time, client by client. `FairSlots` has slots for work that
 others do (scorers, makers of items), `Rounds` shares the event loop itself.
 
-Invariant of `Turns`: a client whose work was slow within the last minute has at most half of the slots, unless nobody
-else has asked for any in that time; so slow work of one client leaves the other slots to the others. A slot comes back
-when its work is done, or was cancelled.
+Invariant of `FairSlots`: a client whose work was slow within the last minute has at most half of the slots, unless
+nobody else has asked for any in that time; so slow work of one client leaves the other slots to the others. A slot
+comes back when its work is done, or was cancelled.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Client:
     asked_at: float = 0.0
 
 
-class Turns:
+class FairSlots:
     """Slots for pieces of work, for use in one event loop. Other threads may ask `is_alone`."""
 
     def __init__(self, slots: int) -> None:
