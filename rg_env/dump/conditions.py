@@ -42,7 +42,7 @@ _CALL = re.compile(r"\b(\w+)\s*\(", re.ASCII)
 _OTHER_CAST = re.compile(r"::(?!(?:text|varchar|string)\b(?!\s*\[))", re.IGNORECASE)
 _EMPTY = "''"
 _SAMPLES = {pl.String(): "x", pl.Boolean(): True}
-"""A value of each type that is no number."""
+"""A value of each type but numbers."""
 
 
 class ConditionError(RGEnvError):

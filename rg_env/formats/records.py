@@ -146,7 +146,7 @@ def choose_reward(numbers: Mapping[str, Any], chosen: str, usual: str = "") -> t
     # That an answer is right or wrong is a reward as well, but only if the user says so.
     if chosen and isinstance(numbers[name], bool):
         return float(numbers[name]), ()
-    # Alone, because a dot in the name of a number is no path.
+    # Alone: a dot in the name of a number does not lead to another.
     return get_reward({"reward": numbers[name]}, "reward"), ()
 
 
