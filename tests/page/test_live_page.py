@@ -316,6 +316,18 @@ def test_the_advantage_stands_with_the_reward_where_it_was_recorded(show, serve,
             until(page, "!location.hash.includes('group=')")  # the page has written the address
 
 
+def test_a_row_opens_its_group_while_the_list_waits_for_another_view(show, link):
+    page = show(link)
+    held = []
+    page.route("**/rows?*", lambda route: held.append(route))
+    page.fill("#f-from", "0")
+    while not held:
+        page.wait_for_timeout(20)
+    page.locator("#row-0").click()
+    page.wait_for_selector("dialog[open]")
+    page.unroute("**/rows?*")  # which lets them go on
+
+
 def test_a_run_that_is_being_written_grows_and_nothing_moves_while_one_reads(show, serve, tmp_path):
     write_manifest(tmp_path, RUN_ID, Attempt(attempt=1))
     with DumpWriter(tmp_path, RUN_ID, 1) as writer:
@@ -323,18 +335,6 @@ def test_a_run_that_is_being_written_grows_and_nothing_moves_while_one_reads(sho
         page = show(serve(tmp_path))
         wait_for_count(page, 80)
         assert "the run goes on" in page.text_content("#reading")
-        # A row opens its group also while the list waits for another view.
-        held = []
-        page.route("**/rows?*", lambda route: held.append(route))
-        page.fill("#f-from", "0")
-        while not held:
-            page.wait_for_timeout(20)
-        page.locator("#row-0").click()
-        page.wait_for_selector("dialog[open]")
-        page.keyboard.press("Escape")
-        page.unroute("**/rows?*")  # which lets them go on
-        page.fill("#f-from", "")
-        wait_for_count(page, 80)
         page.evaluate("document.querySelector('#list').scrollTop = 400")
         page.evaluate("document.querySelector('#worst').scrollIntoView()")
         page.wait_for_selector("#row-12")
