@@ -87,11 +87,11 @@ def with_intervals(table: pl.DataFrame, names: dict[str, bool]) -> pl.DataFrame:
         names: the means, and whether each lies in [0, 1].
     """
     # All means below one another: an expression of each own column would take much longer to plan than to compute.
-    columns = {"mean": pl.concat([table[name].alias("mean") for name in names])}
+    columns = [pl.concat([table[name].alias("mean") for name in names])]
     for helper in ("variance", "questions", "values"):
-        columns[helper] = pl.concat([table[f"{name}_{helper}"].alias(helper) for name in names])
-    is_bounded = pl.Series(names.values()).repeat_by(table.height).explode()
-    ends = _ends(pl.DataFrame([*columns.values(), is_bounded.alias("is_bounded")]))
+        columns.append(pl.concat([table[f"{name}_{helper}"].alias(helper) for name in names]))
+    columns.append(pl.Series("is_bounded", names.values()).repeat_by(table.height).explode())
+    ends = _ends(pl.DataFrame(columns))
     bounds = []
     for number, name in enumerate(names):
         for end in ends:

@@ -214,11 +214,14 @@ function writeAddress() {
 async function readAddress() {
   const view = new URLSearchParams(location.hash.slice(1));
   fillFields(Object.fromEntries(view));
+  const before = [...hidden].join();
   hidden.clear();
   for (const run of view.getAll("hide")) hidden.add(run);
   chooseSection(view.get("section"));
-  about();
-  redraw();
+  if ([...hidden].join() !== before) { // what is drawn already has the runs of before
+    about();
+    redraw();
+  }
   const [run_id, group_id] = [view.get("of") ?? (several ? null : report.runs[0]?.run_id), view.get("group")];
   const rollout = view.has("rollout") ? Number(view.get("rollout")) : null;
   await filter();
