@@ -32,7 +32,7 @@ from rg_env.tasks.question_file import MOST_ANSWERS, OWN_SCORERS, QuestionFile, 
 from rg_env.tasks.question_options import NO_OPTIONS, Options, as_list, is_list_of_options, read_lines, read_options
 from rg_env.tasks.question_sources import READERS, Source, load_from_hub, open_file
 
-_KEPT_READ = 8
+KEPT_READ = 64
 """Files whose rows are kept in memory, for the next data set or command that asks."""
 _USUAL_NAMES = ("options", "choices")
 """Of columns that list the options of a question."""
@@ -102,7 +102,7 @@ def _version(file: QuestionFile, split: Split) -> tuple[int, int] | None:
     return stat.st_size, stat.st_mtime_ns
 
 
-@functools.lru_cache(_KEPT_READ)
+@functools.lru_cache(KEPT_READ)
 def _read(task: str, file: QuestionFile, split: Split, versions: tuple[object, ...]) -> Rows:
     place, source = _place(task, file, split), _open(task, file, split)
     rows, sha256 = _rows_in(place, file, source)

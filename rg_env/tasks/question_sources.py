@@ -13,9 +13,11 @@ import gzip
 import hashlib
 import json
 import logging
+import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -26,6 +28,7 @@ Numbered = Iterator[tuple[int, object]]
 """Rows with their numbers; a row is a mapping of columns to values if it is one."""
 _LIST_OF_HUB = 200
 """Characters of a reason why there are no rows of the hub."""
+_ROWS_AT_ONCE = 1_000
 
 
 class Source(NamedTuple):
@@ -50,7 +53,7 @@ def open_file(place: str, path: Path) -> Source:
     Raises:
         ConfigError: its kind cannot be read. Reading raises OSError, UnicodeDecodeError, csv.Error: it cannot be read.
     """
-    if path.is_dir():
+    if os.path.isdir(path):
         parts = _parts_of_saved(place, path)
         return Source(_arrow_rows(parts), functools.partial(_digest, parts))
     ending = "".join(path.suffixes[-2:] if path.suffix.lower() == ".gz" else path.suffixes[-1:]).lower()
@@ -87,7 +90,9 @@ def load_from_hub(place: str, source: HubSet, split: str) -> Source:
     hashed = hashlib.sha256()
 
     def read() -> Numbered:
-        for number, columns in enumerate(rows, 1):
+        # As Arrow has them: an image that `datasets` decodes is another object, and another text, each time.
+        batches = (table.to_pylist() for table in rows.with_format("arrow").iter(_ROWS_AT_ONCE))
+        for number, columns in enumerate(chain.from_iterable(batches), 1):
             # The hub's files may be others although the rows are the same.
             hashed.update(json.dumps(columns, default=str).encode())
             yield number, columns

@@ -23,7 +23,7 @@ from rg_env.tasks.entry_json import encode_entry
 from rg_env.tasks.item import SCORER_KEY, Item, ItemId, hash64, same_question, split_of_row
 from rg_env.tasks.mix import TaskMix
 from rg_env.tasks.question_file import OWN_SCORERS, QuestionFile
-from rg_env.tasks.question_rows import Row, read_rows
+from rg_env.tasks.question_rows import KEPT_READ, Row, read_rows
 
 _MARK_DIGITS = 8
 
@@ -160,8 +160,13 @@ def entry_of(task: str, file: QuestionFile, row: Row) -> dict[str, Any]:
         metadata["options"] = dict(row.options) or row.columns.get("options", row.columns.get("choices"))
     if row.scorer not in OWN_SCORERS:
         # As JSON has it, also in training: the function gets the same from a dump or the server.
-        metadata["row"] = json.loads(json.dumps(row.columns, default=str))
+        metadata["row"] = json.loads(json.dumps(row.columns, default=_as_text))
     return {"question": row.question, "answer": row.answer, "metadata": metadata}
+
+
+def _as_text(value: object) -> str:
+    """Return what JSON lacks as text; of bytes, such as those of an image, only how many there are."""
+    return counted(len(value), "byte") if isinstance(value, bytes) else str(value)
 
 
 def _rows_of_split(task: str, file: QuestionFile, split: Split, files: Mapping[str, QuestionFile]) -> Sequence[Row]:
@@ -189,7 +194,7 @@ def _rows_of_split(task: str, file: QuestionFile, split: Split, files: Mapping[s
     return rows
 
 
-@functools.lru_cache(8)
+@functools.lru_cache(KEPT_READ)
 def _evaluated(task: str, file: QuestionFile) -> frozenset[str]:
     """Return the questions that a file evaluates: all of `eval_path`, or a part of `path`."""
     questions = {same_question(row.question) for row in read_rows(task, file, Split.EVAL).rows}

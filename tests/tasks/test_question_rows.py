@@ -15,11 +15,12 @@ from typing import Any
 import datasets
 import polars as pl
 import pytest
+from PIL import Image
 
 from rg_env.base.errors import ConfigError
 from rg_env.scoring.audit import audit_of
 from rg_env.scoring.file_scorers import FileQuestion, file_question, score_here
-from rg_env.tasks import Split, TaskMix
+from rg_env.tasks import Split, TaskMix, question_rows
 from rg_env.tasks.item import split_of_row
 from rg_env.tasks.question_file import QuestionFile, parse_file
 from rg_env.tasks.question_rows import Row, Rows, read_rows
@@ -507,6 +508,22 @@ def test_configurations_splits_and_classes_of_the_hub_are_read(set_of_two: Path)
         with pytest.raises(ConfigError, match=rf"cannot be loaded from the hub: .*{why}") as caught:
             read(Split.TRAIN, **hub)
         assert "\n" not in str(caught.value)
+
+
+def test_images_beside_the_questions_are_the_same_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = {"question": ["a?", "b?"], "answer": ["1", "2"], "picture": [Image.new("L", (2, 2), n) for n in (5, 250)]}
+    datasets.Dataset.from_dict(columns).to_parquet(str(tmp_path / "train.parquet"))
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "scorer_of_pictures.py").write_text("def score(answer, row):\n    return 1.0\n")
+    file = parse_file("mine", {"hub": {"name": str(tmp_path)}, "scorer": "scorer_of_pictures:score"})
+    first = read_rows("mine", file, Split.TRAIN)
+    question_rows._read.cache_clear()
+    second = read_rows("mine", file, Split.TRAIN)
+    assert second.rows[0] is not first.rows[0]
+    assert second.sha256 == first.sha256
+    of_row = entry_of("mine", file, first.rows[0])["metadata"]["row"]
+    assert (of_row["question"], sorted(of_row["picture"])) == ("a?", ["bytes", "path"])
+    assert of_row["picture"]["bytes"].endswith(" bytes")
 
 
 def test_the_hub_without_datasets_is_one_line_with_what_to_install(tmp_path: Path) -> None:
