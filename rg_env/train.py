@@ -7,6 +7,7 @@ that a mistake is reported at once.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -128,7 +129,7 @@ def _check_experiment(cfg: RGTrainConfig) -> None:
 def _check_prompts(cfg: RGTrainConfig) -> None:
     """Warn of the tasks whose prompts are all too long, as training does; needs the policy's folder."""
     model = cfg.trainer.policy.model.path
-    if cfg.data.train_data or not Path(model).is_dir():
+    if cfg.data.train_data or not os.path.isdir(model):
         return
     from rg_env.rows.dataset import ReasoningGymDataset
     from rg_env.rows.templates import load_tokenizer

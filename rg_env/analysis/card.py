@@ -7,6 +7,7 @@ Not covered: files that are still being written, which `datasets` does not read.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ def write_card(dump: Dump, folder: Path, *, license_name: str = "", force: bool 
         ConfigError: the folder has a README.md, or cannot be written.
         DumpError: it is not a folder, or has no finished file.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise DumpError(f"{folder} is a file: a card describes a whole dump folder")
     path = folder / NAME
     if path.exists() and not force:

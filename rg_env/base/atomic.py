@@ -36,9 +36,9 @@ def check_output(path: str | Path, ending: str, *, force: bool = True) -> Path:
     out = Path(path).expanduser()
     if out.suffix.lower() != ending:
         raise ConfigError(f"{out}: the name must end in {ending}")
-    if out.is_dir():
+    if os.path.isdir(out):
         raise ConfigError(f"{out} is a folder: give the name of a file")
-    if not force and out.exists():
+    if not force and os.path.exists(out):
         raise ConfigError(f"{out} exists: choose another name, or replace it with --force")
     return out
 
@@ -67,7 +67,7 @@ def make_new_folder(stem: Path) -> Path:
             folder.mkdir()
         except FileExistsError:
             # What exists may be a file in the place of the parent folder, for which waiting would not help.
-            if not folder.parent.is_dir():
+            if not os.path.isdir(folder.parent):
                 raise ConfigError(f"{folder.parent} is a file: choose other paths") from None
             time.sleep(0.1)
         except OSError as error:

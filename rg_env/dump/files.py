@@ -140,7 +140,7 @@ def is_taken(path: Path) -> bool:
 
 def try_folder(folder: Path) -> None:
     """Raise an OSError if the folder cannot be written; creating it now could break a run that starts in it."""
-    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    nearest = next(path for path in (folder, *folder.parents) if os.path.exists(path))
     with tempfile.TemporaryFile(dir=nearest):
         pass
 

@@ -83,9 +83,11 @@ def find_models(model: str) -> list[Model]:
 
         return [Model(str(nano_path()), model)]
     path = Path(model).expanduser()
-    if not path.is_dir():
+    if not os.path.isdir(path):
         # A hub's names have one slash. What looks more like a path is a folder that does not exist.
-        is_path = model.startswith(("/", ".", "~")) or model.count("/") > 1 or ("/" in model and path.parent.is_dir())
+        is_path = (
+            model.startswith(("/", ".", "~")) or model.count("/") > 1 or ("/" in model and os.path.isdir(path.parent))
+        )
         need(not is_path, "--model", model, "there is no such folder; `rg-env runs` lists the runs")
         return [Model(model, model)]
     steps: dict[int, Path] = {}

@@ -2,8 +2,9 @@
 
     Recorder(generator, open_dump(cfg, "dumps"), tokenizer)
 
-Invariant: the generator's output is passed on as it is, except that in training two lists are added to it: `group_ids`,
-the group of each row in the record, and `masked`. SkyRL drops, repeats and reorders rows, and these lists with them.
+Invariant: the generator's output is passed on as it is, except that in training lists are added to it: of each row
+the `groups` and `group_ids` of the record, `masked`, and `trajectory_ids`. SkyRL drops, repeats and reorders rows, and
+these lists with them.
 A reward that is not a finite number is passed on, too: `RecordingTrainer` keeps its rollout out of the loss, but under
 a trainer of SkyRL's alone all advantages of its group are NaN.
 """

@@ -149,7 +149,7 @@ def _newest_run_with_checkpoint(link: Path, checkpoints: str) -> Path | None:
 
 
 def _runs_named(link: Path) -> Iterator[Path]:
-    if not link.parent.is_dir():
+    if not os.path.isdir(link.parent):
         return
     for path in link.parent.iterdir():
         has_name = path.name.startswith(link.name) and _STAMP.fullmatch(path.name.removeprefix(link.name))
@@ -174,7 +174,7 @@ def _folder_of_the_run_in(ckpt_path: str) -> Path | None:
     for name in f"{PREFIX}.dump_dir".split("."):
         settings = settings.get(name) if isinstance(settings, dict) else None
     folder = Path(str(settings)).parent
-    return folder if settings and folder.is_dir() else None
+    return folder if settings and os.path.isdir(folder) else None
 
 
 def _link(link: Path, folder: Path) -> None:
@@ -235,7 +235,7 @@ def refuse_what_is_of_another_run(cfg: Any, folder: RunFolder) -> None:
 
 def _last_step_below(path: str) -> int:
     """Return the highest N of the folders global_step_N in a local folder; 0 if there is none."""
-    if "://" in path or not Path(path).is_dir():
+    if "://" in path or not os.path.isdir(path):
         return 0
     matches = [STEP_FOLDER.fullmatch(entry.name) for entry in Path(path).iterdir()]
     return max((int(match[1]) for match in matches if match), default=0)
