@@ -1,5 +1,6 @@
 """`rg-env eval` and `rg-env collect`: options, and what is said at the end."""
 
+import os
 import shlex
 import time
 from collections.abc import Callable, Iterator
@@ -293,7 +294,7 @@ def _models(
         base_url(url)  # refuses what is not an address
     else:
         program_for(models[0].path)  # refuses an environment that has none
-        if not Path(models[0].path).is_dir():
+        if not os.path.isdir(models[0].path):
             check_hub_model("--model", models[0].path)
     sampling_values = settings.sampling(command)
     for name_of_option in ("temperature", "top_p", "max_tokens"):
@@ -301,12 +302,14 @@ def _models(
         if value is not None:
             sampling_values[name_of_option] = value
     sampling = Sampling(**sampling_values)
-    if samples > 1 and sampling.temperature == 0:
-        print_error(
-            f"{samples} samples of a question at temperature 0 are the same response {samples} times: "
-            "set --temperature 1, or --samples 1"
-        )
     request = settings.request(command)
+    if samples > 1:
+        once = f"are the same response {samples} times"
+        if sampling.temperature == 0:
+            print_error(f"{samples} samples of a question at temperature 0 {once}: set --temperature 1, or --samples 1")
+        elif request.get("seed") is not None:
+            cure = "leave out `seed` of additional_kwargs, or set --samples 1"
+            print_error(f"{samples} samples of a question with one seed {once}: {cure}")
     return [EndpointOptions(url, model.path, model.name, sampling, limits, arguments, request) for model in models]
 
 

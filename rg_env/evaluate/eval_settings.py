@@ -31,6 +31,12 @@ from rg_env.tasks.mix import read_spec
 
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_generate_length": "max_tokens"}
 """Sampling parameters of SkyRL, by the name that a request has for them."""
+_OF_REQUEST = {
+    **{name: own for own, name in _SAMPLING.items()},
+    "max_completion_tokens": "max_generate_length",
+    **dict.fromkeys(("model", "messages", "n", "stream"), ""),
+}
+"""What else fields of a request would replace, with the setting that it is from, if any."""
 _NEUTRAL = {"min_p": 0.0, "top_k": -1, "repetition_penalty": 1.0, "stop": None}
 """Sampling parameters that a request does not have, with the values that change nothing."""
 _TEMPLATE = "generator.chat_template_kwargs"
@@ -133,8 +139,18 @@ class Settings:
         return {argument: values[name] for name, argument in _SAMPLING.items()}
 
     def request(self, command: str) -> dict[str, Any]:
-        """Further fields of every request: `additional_kwargs` of the sampling, and arguments of the template."""
-        fields = dict(self._below(_group_of(command)).get("additional_kwargs") or {})
+        """Further fields of every request: `additional_kwargs` of the sampling, and arguments of the template.
+
+        Raises:
+            ConfigError: a request has one of them already.
+        """
+        group = _group_of(command)
+        fields = dict(self._below(group).get("additional_kwargs") or {})
+        for name in fields:
+            if name in _OF_REQUEST:
+                own = _OF_REQUEST[name]
+                right = f"set {group}{own} instead" if own else "leave it out"
+                refuse(f"{group}additional_kwargs", {name: fields[name]}, f"every request has it already; {right}")
         return fields | ({"chat_template_kwargs": self.chat_template_kwargs} if self.chat_template_kwargs else {})
 
     @property

@@ -17,10 +17,11 @@ import re
 import socket
 import traceback
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from loguru import logger
@@ -44,27 +45,22 @@ from rg_env.rollouts.rewards import load_reward, try_reward_function
 from rg_env.rows.item_source import scales_of
 from rg_env.rows.prompts import Prompts, format_warning
 from rg_env.rows.templates import check_tags, load_tokenizer
+from rg_env.skyrl import combinations
+from rg_env.skyrl.combinations import ENGINE, ROLES, Mistakes, workers_of
 from rg_env.skyrl.cpu.cpu_settings import cpu_threads, uses_server
 from rg_env.skyrl.own_workers import has_flash_attn
 from rg_env.skyrl.resumption import check_checkpoint, check_resumption
 from rg_env.skyrl.run_folder import PATHS, check_run_name
 from rg_env.tasks import Split, TaskMix
-from rg_env.tasks.item import ENV_CLASS
+from rg_env.tasks.item import ENV_CLASS, Item
 from rg_env.tasks.questions import QuestionStream
 
 NANO = "nano"
 """Accepted as a model path: the small policy that comes with rg_env."""
-ENGINE = "generator.inference_engine"
-ROLES = ("policy", "ref", "critic")
-COMPARE_A_GROUP = ("grpo", "rloo", "maxrl")
-"""SkyRL's advantage estimators for which the rewards of a group are relative to each other."""
 MODELS = tuple(f"trainer.{role}.model.path" for role in ROLES)
-NOT_BATCHED = "its responses would be scored one after another once the last one is there; set it to false"
 SECONDS = 5.0
 """How long a server or a hub may take to answer."""
 
-Mistakes = Iterator[tuple[str, str]]
-"""Settings with wrong values, and what would be right."""
 Check = Callable[[Any], Mistakes | None]
 """Takes a config; yields mistakes, or raises one as a ConfigError."""
 
@@ -104,8 +100,8 @@ _CHOICES = {
     "strategy": "fsdp fsdp2 megatron",
     "kl_estimator_type": "k1 k2 k3 abs",
     "backend": "vllm",
-    "scheduler": """linear cosine cosine_with_restarts polynomial constant constant_with_warmup inverse_sqrt
-        reduce_lr_on_plateau cosine_with_min_lr cosine_warmup_with_min_lr warmup_stable_decay greedy""",
+    # Of transformers' schedulers, those that need no more than SkyRL gives them.
+    "scheduler": "linear cosine cosine_with_restarts polynomial constant constant_with_warmup inverse_sqrt",
     "trainer.logger": "wandb mlflow swanlab tensorboard console",
     "trainer.resume_mode": "none latest from_path",
     "trainer.algorithm.dynamic_sampling.type": "filter replace",
@@ -116,6 +112,7 @@ _LIMITS: dict[str, Mapping[str, Any]] = {
     **{name: {"choices": texts.split()} for name, texts in _CHOICES.items()},
     **{name: {"filled": True} for name in ("ckpt_path", "export_path", "log_path")},
     **{name: {"above": 0, "at_most": 1} for name in ("top_p", "gpu_memory_utilization")},
+    **{f"{name}_tis_ratio_clip_high": {"above": 0} for name in ("token", "sequence")},
     "min_p": {"at_least": 0, "at_most": 1},
 }
 
@@ -142,11 +139,11 @@ def check_model_paths(cfg: Any) -> Mistakes:
         yield MODELS[0], f"it is not set; name a model folder, {known}"
     for path, setting in models_of(cfg).items():
         folder = Path(path).expanduser()
-        if folder.is_dir():
+        if os.path.isdir(folder):
             if not (folder / "config.json").is_file():
                 yield setting, f"the folder has no config.json{_newest_export(folder)}"
         # Not a folder, so it is a file, which is not a model, or it must look like a name on the hub.
-        elif path != NANO and (folder.exists() or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path)):
+        elif path != NANO and (os.path.exists(folder) or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path)):
             yield setting, f"there is no such folder; name an existing one, {known}"
 
 
@@ -175,8 +172,43 @@ def models_of(cfg: Any) -> dict[str, str]:
 def check_data_files(cfg: Any) -> Mistakes:
     for name in ("train_data", "val_data"):
         for source in getattr(cfg.data, name):
-            if source.endswith((".parquet", ".json", ".jsonl")) and not Path(source).expanduser().is_file():
-                yield f"data.{name}", f"there is no file {source!r}; `rg-env dataset --out {source}` makes one"
+            path = Path(source).expanduser()
+            if path.suffix not in (".parquet", ".json", ".jsonl"):  # a data set of the hub
+                continue
+            if not os.path.exists(path):
+                yield f"data.{name}", f"there is no file {source!r}; `rg-env dataset --out {quote(source)}` makes one"
+            elif fault := _fault_of_row(path, cfg.environment.env_class):
+                yield f"data.{name}", f"the rows of {source!r} {fault}"
+
+
+def _fault_of_row(path: Path, env_class: str) -> str:
+    """Say why the first row of a file cannot be trained on; "" if it can. SkyRL finds out when all is loaded."""
+    row = _first_row(path)
+    if not isinstance(row, Mapping):  # SkyRL says what is wrong with such a file
+        return ""
+    if "prompt" not in row:
+        return "have no `prompt`; `rg-env dataset` writes such files, and rg_dump.tasks takes questions with answers"
+    if (row.get("env_class") or env_class) == ENV_CLASS:
+        try:
+            Item.from_extra_info(row.get("extra_info"))
+        except ConfigError:
+            return (
+                f"have no item of {ENV_CLASS}: set environment.env_class to that which scores them, or make them "
+                f"questions with {PREFIX}.tasks={{NAME: {{file: …}}}}"
+            )
+    return ""
+
+
+def _first_row(path: Path) -> object:
+    import polars as pl
+
+    with suppress(OSError, ValueError, pl.exceptions.PolarsError):
+        if path.suffix == ".parquet":
+            rows = pl.scan_parquet(path).head(1).collect().to_dicts()
+            return rows[0] if rows else None
+        with path.open(encoding="utf-8") as lines:
+            return json.loads(lines.readline())
+    return None
 
 
 def check_tasks(cfg: Any) -> None:
@@ -237,129 +269,6 @@ def check_rows(cfg: Any) -> Mistakes:
     scales_of(TaskMix.parse(rg.tasks), None if files else rg.complexity)
 
 
-class _Rule(NamedTuple):
-    """A combination of settings that trains on nothing, or dies in the first step.
-
-    Attributes:
-        setting: to change; `is_wrong` takes SkyRL's generator, algorithm and fully asynchronous settings.
-    """
-
-    setting: str
-    is_wrong: Callable[[Any, Any, Any], object]
-    right: str
-
-
-_RULES = (
-    _Rule(
-        "generator.n_samples_per_prompt",
-        lambda gen, alg, loop: alg.advantage_estimator in COMPARE_A_GROUP and gen.n_samples_per_prompt < 2,
-        "{estimator} compares the responses of a group, so a group needs at least 2",
-    ),
-    _Rule(
-        "generator.vision_language_generator",
-        lambda gen, alg, loop: gen.vision_language_generator,
-        "rg_env's generator has only texts; set it to false",
-    ),
-    _Rule(
-        "generator.merge_stepwise_output",
-        lambda gen, alg, loop: alg.dynamic_sampling.type and gen.merge_stepwise_output,
-        "SkyRL cannot merge the rows of groups that dynamic sampling has changed; set it to false",
-    ),
-    _Rule(
-        "trainer.algorithm.dynamic_sampling.type",
-        lambda gen, alg, loop: alg.dynamic_sampling.type and gen.step_wise_trajectories and gen.max_turns > 1,
-        "SkyRL selects single rows, and step-wise trajectories of several turns have several; set it to null",
-    ),
-    _Rule(
-        "generator.chat_template.name_or_path",
-        lambda gen, alg, loop: gen.chat_template.name_or_path and gen.sampling_params.logprobs is not None,
-        "SkyRL has no logprobs with a template of its own; add chat_template.jinja to the model's folder",
-    ),
-    # rg_env's rewards are lists, one per token. For these SkyRL's trainer skips the filter; only its fully async
-    # collector with `sample_full_batch` sums them before it looks.
-    _Rule(
-        "trainer.algorithm.zero_variance_filter",
-        lambda gen, alg, loop: alg.zero_variance_filter and not loop.enabled,
-        "it does nothing here, because SkyRL filters no rewards of tokens; set "
-        "trainer.algorithm.dynamic_sampling.type=filter",
-    ),
-    _Rule(
-        "trainer.algorithm.zero_variance_filter",
-        lambda gen, alg, loop: alg.zero_variance_filter and loop.enabled and not loop.sample_full_batch,
-        "it does nothing here, because SkyRL filters no rewards of tokens; set "
-        "trainer.fully_async.sample_full_batch=true with it",
-    ),
-    _Rule(
-        "trainer.fully_async.simulate_training",
-        lambda gen, alg, loop: loop.simulate_training,
-        "it is of SkyRL's simulator, which trains nothing; set it to false",
-    ),
-)
-
-
-def check_loop(cfg: Any) -> Mistakes:
-    """Combinations that train on nothing, or die in the first step."""
-    generator, algorithm, loop = cfg.generator, cfg.trainer.algorithm, cfg.trainer.fully_async
-    for rule in _RULES:
-        if rule.is_wrong(generator, algorithm, loop):
-            yield rule.setting, rule.right.format(estimator=algorithm.advantage_estimator)
-    if generator.batched and cfg.rg_dump.experiment_class is None:  # another experiment may have another generator
-        yield "generator.batched", NOT_BATCHED
-    for group in ("sampling_params", "eval_sampling_params"):
-        params = getattr(generator, group)
-        if params is not None and params.repetition_penalty != 1:
-            right = f"SkyRL passes it to no engine; set generator.{group}.additional_kwargs.repetition_penalty"
-            yield f"generator.{group}.repetition_penalty", right
-    if loop.enabled:
-        yield from _check_async_loop(cfg)
-    # `check_cpu` allows only 1 on the CPU, and Megatron divides its workers otherwise.
-    if cfg.rg_dump.device != "cpu" and cfg.trainer.strategy != "megatron":
-        for role in ROLES:
-            setting, workers = f"trainer.{role}.sequence_parallel_size", _workers_of(cfg, role)
-            if workers % value_of(cfg, setting):
-                yield setting, f"must divide the {workers} workers of trainer.placement.{role}_*"
-
-
-def _check_async_loop(cfg: Any) -> Mistakes:
-    """What SkyRL's fully asynchronous loop refuses only when the policy is loaded."""
-    trainer = cfg.trainer
-    batch, workers = trainer.policy_mini_batch_size, trainer.fully_async.num_parallel_generation_workers
-    most = batch * (1 + trainer.fully_async.max_staleness_steps)
-    if not batch <= workers <= most:
-        right = (
-            f"must be {batch} to {most}: at least trainer.policy_mini_batch_size, and at most that times 1 + "
-            "trainer.fully_async.max_staleness_steps"
-        )
-        yield "trainer.fully_async.num_parallel_generation_workers", right
-    if trainer.train_batch_size != batch:
-        yield "trainer.train_batch_size", f"must be trainer.policy_mini_batch_size, {batch}, with trainer.fully_async"
-    if trainer.placement.colocate_all:
-        yield "trainer.placement.colocate_all", "must be false with trainer.fully_async"
-    if trainer.algorithm.dynamic_sampling.type is not None:
-        right = "must be null with trainer.fully_async; trainer.fully_async.sample_full_batch=true does the same"
-        yield "trainer.algorithm.dynamic_sampling.type", right
-
-
-def check_temperature(cfg: Any) -> Mistakes:
-    """vLLM's logprobs of another temperature are compared with the trainer's."""
-    engine, correction = cfg.generator.inference_engine, cfg.trainer.algorithm.off_policy_correction
-    compared = _needs_rollout_logprobs(cfg) or correction.tis_ratio_type or correction.sequence_mask_metric
-    # The CPU's own sampler returns the logprobs of the temperature that it sampled with.
-    of_vllm = cfg.rg_dump.device != "cpu" or uses_server(engine)
-    scaled = (engine.engine_init_kwargs or {}).get("logprobs_mode") == "processed_logprobs"
-    if compared and of_vllm and not scaled and cfg.generator.sampling_params.temperature != 1:
-        right = "vLLM returns the logprobs of temperature 1 at any temperature, and this loss or off-policy correction "
-        right += "would compare them with the trainer's; set it to 1.0, or "
-        right += f"{ENGINE}.engine_init_kwargs.logprobs_mode=processed_logprobs"
-        yield "generator.sampling_params.temperature", right
-
-
-def _needs_rollout_logprobs(cfg: Any) -> bool:
-    # The losses that take the logprobs of the sampler for those of the old policy.
-    loss, anchor = cfg.trainer.algorithm.policy_loss_type, cfg.trainer.algorithm.cispo.cispo_anchor
-    return loss in ("rollout_is", "dppo") or (loss, anchor) == ("cispo", "rollout")
-
-
 _OFF_ON_CPU = """trainer.bf16 trainer.flash_attn trainer.remove_microbatch_padding trainer.placement.colocate_all
     trainer.policy.torch_profiler_config.enable trainer.policy.record_memory trainer.policy.fsdp_config.cpu_offload
     trainer.ref.fsdp_config.cpu_offload trainer.critic.fsdp_config.cpu_offload
@@ -394,7 +303,7 @@ def check_cpu(cfg: Any) -> Mistakes:
     cpu_threads()  # raises for a number of threads that cannot be read
 
 
-TOGETHER = (check_rows, check_loop, check_temperature, check_resumption, check_checkpoint)
+TOGETHER = (check_rows, *combinations.CHECKS, check_resumption, check_checkpoint)
 
 
 # ----------------------------------------------------------------------------------------- what needs torch and SkyRL
@@ -436,15 +345,16 @@ def _data_parallel_sizes(cfg: Any) -> dict[str, int]:
         roles.append("ref")
     if trainer.critic.model.path:
         roles.append("critic")
-    return {role: _workers_of(cfg, role) // value_of(trainer, f"{role}.sequence_parallel_size") for role in roles}
+    return {role: workers_of(cfg, role) // value_of(trainer, f"{role}.sequence_parallel_size") for role in roles}
 
 
 def check_models(cfg: Any) -> None:
     policy = cfg.trainer.policy.model.path
     # Of a model of the hub, `check_hub_models` looks at the tokenizer.
-    if Path(policy).is_dir():
+    if os.path.isdir(policy):
         tokenizer = check_tokenizer(MODELS[0], Path(policy), cfg.generator.chat_template.name_or_path)
         _check_tags(cfg, tokenizer)
+        _check_vision(cfg)
 
 
 def _check_tags(cfg: Any, tokenizer: Any) -> None:
@@ -455,6 +365,19 @@ def _check_tags(cfg: Any, tokenizer: Any) -> None:
     warnings = check_tags(MODELS[0], cfg.trainer.policy.model.path, tokenizer, cfg.rg_dump, template_options(cfg))[1]
     for warning in warnings:
         logger.warning(warning)
+
+
+def _check_vision(cfg: Any) -> None:
+    """Refuse a model with a vision part where SkyRL removes padding: it stops in the first training step."""
+    from transformers import PretrainedConfig
+
+    trainer, path = cfg.trainer, cfg.trainer.policy.model.path
+    if not trainer.remove_microbatch_padding or trainer.strategy == "megatron" or trainer.policy.language_model_only:
+        return
+    values, _ = PretrainedConfig.get_config_dict(path)
+    right = "the model has a vision part, for which SkyRL removes no padding; set trainer.remove_microbatch_padding="
+    right += f"false, or language_model_only=true of trainer.policy, trainer.ref and {ENGINE}"
+    need(not values.get("vision_config"), MODELS[0], path, right)
 
 
 def template_options(cfg: Any) -> dict[str, Any]:
@@ -556,22 +479,18 @@ def fault_of_router() -> str:
     return f"SkyRL 0.4.0 cannot start vllm-router {found}: install vllm-router 0.1.14"
 
 
-def _workers_of(cfg: Any, role: str) -> int:
-    nodes = value_of(cfg, f"trainer.placement.{role}_num_nodes")
-    return int(nodes * value_of(cfg, f"trainer.placement.{role}_num_gpus_per_node"))
-
-
 def check_hub_models(cfg: Any) -> None:
     """Refuse hub models whose configuration cannot be loaded. A cluster finds out by itself."""
     if os.environ.get("RAY_ADDRESS"):
         return
     for path, setting in models_of(cfg).items():
-        if Path(path).is_dir():
+        if os.path.isdir(path):
             continue
         check_hub_model(setting, path)
         if setting == MODELS[0]:
             with suppress(OSError, ValueError):  # the run itself says what cannot be loaded
                 _check_tags(cfg, load_tokenizer(path))
+                _check_vision(cfg)
 
 
 def check_servers(cfg: Any) -> Mistakes:

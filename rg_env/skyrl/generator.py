@@ -60,7 +60,7 @@ class RGDumpGenerator(SkyRLGymGenerator):
             super().__init__(*args, **kwargs)
         # Checked again here, for those who make a generator without `rg-env train`.
         if self.batched:
-            from rg_env.skyrl.checks import NOT_BATCHED
+            from rg_env.skyrl.combinations import NOT_BATCHED
 
             refuse("generator.batched", True, NOT_BATCHED)
         self.config = as_config(getattr(self.skyrl_gym_cfg, "rg_dump", None))

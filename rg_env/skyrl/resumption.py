@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import sys
 import zipfile
@@ -37,8 +38,11 @@ def check_resumption(cfg: Any) -> Iterator[tuple[str, str]]:
     trainer, path = cfg.trainer, str(cfg.trainer.resume_path or "")
     if trainer.resume_mode == "from_path" and "global_step_" not in Path(path).name:
         yield "trainer.resume_path", "trainer.resume_mode=from_path needs a checkpoint, such as …/global_step_40"
-    elif trainer.resume_mode == "from_path" and "://" not in path and not Path(path).expanduser().is_dir():
+    elif trainer.resume_mode == "from_path" and "://" not in path and not os.path.isdir(Path(path).expanduser()):
         yield "trainer.resume_path", "there is no such folder"
+    if path and trainer.resume_mode != "from_path":
+        right = f"trainer.resume_mode={trainer.resume_mode} does not look at it; set trainer.resume_mode=from_path"
+        yield "trainer.resume_path", right
     if trainer.resume_mode == "latest" and trainer.ckpt_interval < 0 and step_in(trainer.ckpt_path) is not None:
         right = f"SkyRL cannot resume from {trainer.ckpt_path} with that; set it to 0 to write no more checkpoints, "
         yield "trainer.ckpt_interval", f"{right}or set trainer.resume_mode=none for a new run"
@@ -136,7 +140,7 @@ def way_on_from(checkpoint: str) -> str:
 
 def _newest_whole_before(checkpoint: Path) -> Path | None:
     last = STEP_FOLDER.fullmatch(checkpoint.name)
-    if last is None or not checkpoint.parent.is_dir():
+    if last is None or not os.path.isdir(checkpoint.parent):
         return None
     earlier = {}
     for folder in checkpoint.parent.iterdir():
@@ -153,7 +157,7 @@ def _newest_whole_before(checkpoint: Path) -> Path | None:
 
 def _broken_file(checkpoint: Path) -> str:
     """Say what is wrong with a checkpoint, as far as a look at the end of each file shows; empty if nothing is."""
-    if not checkpoint.is_dir():
+    if not os.path.isdir(checkpoint):
         return f"there is no {checkpoint}"
     for path in sorted(checkpoint.rglob("*.pt")):
         # Files of `torch.save` are ZIP archives, which have their table of contents at the end.

@@ -7,6 +7,7 @@ each mistake, before anything starts. Annotations stay real types (see `rg_env.c
 import dataclasses
 import functools
 import json
+import os
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ from rg_env.skyrl.checks import (
     find_mistakes,
     limits_of,
 )
+from rg_env.skyrl.combinations import WARNINGS
 from rg_env.skyrl.cpu.cpu_settings import CPU_OVERRIDES, nano_path
 from rg_env.skyrl.preparation import load_modules, set_wandb_key
 from rg_env.skyrl.resumption import check_same_experiment
@@ -129,6 +131,8 @@ def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None
     elif check_tasks in checks and not any(name.startswith(f"{PREFIX}.tasks") for name in typed):
         checks.remove(check_tasks)  # options of tasks need Reasoning Gym, whose import takes seconds
     _refuse(mistakes + find_mistakes(draft, checks))
+    for warn in WARNINGS:
+        warn(draft)
     # To complete a config, SkyRL imports vLLM where it is installed. Only its engines need it, in other processes.
     with hidden("vllm"):
         cfg = _build(RGTrainConfig, values)
@@ -316,6 +320,6 @@ def _absolute(path: str) -> str:
 
 def _absolute_if_it_exists(path: str) -> str:
     """Return the absolute path of a file or folder; the name of a model or data set on a hub stays as it is."""
-    if Path(path).expanduser().exists():
+    if os.path.exists(Path(path).expanduser()):
         return _absolute(path)
     return path

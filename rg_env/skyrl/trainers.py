@@ -39,7 +39,7 @@ from rg_env.rollouts.preflight_limits import FIRST_STEPS
 from rg_env.rollouts.symptoms import WATCHED, Symptom, collapse, phantoms
 from rg_env.rows.eval_set import EvalSet
 from rg_env.skyrl.canaries import Canaries, first_items
-from rg_env.skyrl.checks import COMPARE_A_GROUP
+from rg_env.skyrl.combinations import COMPARE_A_GROUP
 from rg_env.skyrl.loader import AsyncRows, TrainLoader
 from rg_env.skyrl.resumption import checkpoint_to_load, way_on_from
 from rg_env.skyrl.sampling import groups_without_signal, uid_of_each_copy, with_zero_rewards

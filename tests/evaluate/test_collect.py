@@ -261,6 +261,15 @@ def test_equal_samples_of_a_question_are_said_before_they_are_asked(right, tmp_p
         assert (done.exit_code, said in done.stderr) == (0, is_said), done.output
 
 
+def test_equal_seeds_of_samples_are_said(right, tmp_path):
+    said = "2 samples of a question with one seed are the same response 2 times: leave out `seed` of additional_kwargs"
+    setting = "generator.sampling_params.additional_kwargs={seed: 7}"
+    with serving(right) as server:
+        done = collect(server, tmp_path / "out", setting, samples=2)
+        assert {body["seed"] for body in server.requests} == {7}
+    assert (done.exit_code, said in done.stderr) == (0, True), done.output
+
+
 @pytest.mark.parametrize("seconds_between", [0, 1])
 def test_of_two_commands_with_one_folder_one_answers_and_the_other_says_why_not(right, tmp_path, seconds_between):
     folder = tmp_path / "dump"

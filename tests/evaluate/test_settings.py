@@ -92,6 +92,20 @@ def test_a_wrong_value_of_skyrls_settings_is_refused(command, text, right, tmp_p
 
 
 @pytest.mark.parametrize(
+    ("fields", "right"),
+    [
+        ("{temperature: 0.5}", "set generator.sampling_params.temperature instead"),
+        ("{seed: 1, max_completion_tokens: 9}", "set generator.sampling_params.max_generate_length instead"),
+        ("{n: 8}", "leave it out"),
+    ],
+)
+def test_a_field_that_every_request_has_is_not_replaced(fields, right):
+    settings = read_settings([f"generator.sampling_params.additional_kwargs={fields}"], "collect")
+    with pytest.raises(ConfigError, match=rf"additional_kwargs=.*: every request has it already; {right}"):
+        settings.request("collect")
+
+
+@pytest.mark.parametrize(
     ("text", "unused"),
     [
         ("train_unsolved=false", ("eval", "collect")),

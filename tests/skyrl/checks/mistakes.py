@@ -77,7 +77,6 @@ NOT_TOGETHER = {
     "trainer.algorithm.zero_variance_filter=true": "set trainer.algorithm.dynamic_sampling.type=filter",
     "generator.batched=true": "scored one after another",
     "trainer.fully_async.simulate_training=true": "which trains nothing",
-    "trainer.fully_async.enabled=true": "must be 4 to 20: at least trainer.policy_mini_batch_size",
     "trainer.run_name=''": "a name without slashes",
     "trainer.policy_mini_batch_size=3": "divisible",
     "trainer.placement.colocate_all=true": "cannot run on the CPU",
@@ -121,7 +120,12 @@ SEVERAL = {
     f"{RG}.complexity=2": "must be a number of at least 0 and at most 1",
     f"{RG}.complexity=random {RG}.tasks=[acre]": "no task of the mix has levels",
     f"{RG}.format=loose": "must be one of strict, lenient",
+    "trainer.fully_async.enabled=true trainer.algorithm.policy_loss_type=dppo": "must be 4 to 20: at least",
     "generator.sampling_params.repetition_penalty=1.2": "additional_kwargs.repetition_penalty",
+    "generator.sampling_params.additional_kwargs.min_p=0.1": "set generator.sampling_params.min_p instead",
+    "generator.eval_sampling_params.additional_kwargs.skip_special_tokens=false": "SkyRL drops skip_special_tokens",
+    "generator.sampling_params.temperature=0": "all responses to a question would be the same",
+    "generator.sampling_params.additional_kwargs.seed=7": "all responses to a question would be the same",
 }
 """Settings, separated by spaces."""
 ON_THE_CPU = {

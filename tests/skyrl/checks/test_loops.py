@@ -6,12 +6,14 @@ import zipfile
 
 import pytest
 from loguru import logger
+from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_vllm_sampling_params
+from skyrl.train.config import SamplingParams
 
 from rg_env.base.errors import ConfigError
 from rg_env.configuration.settings import set_value
 from rg_env.dump import claim_run
 from rg_env.skyrl import resumption
-from rg_env.skyrl.checks import check_temperature
+from rg_env.skyrl.combinations import OWN_NAMES, check_temperature
 from rg_env.skyrl.cpu import cpu_settings, nano_path
 from rg_env.skyrl.recorder import resumes
 from rg_env.skyrl.resumption import as_settings, finished_at
@@ -226,6 +228,10 @@ def test_dynamic_sampling_that_would_die_in_the_first_step_is_refused(tmp_path, 
 HOT = {"generator__sampling_params__temperature": 0.7, f"{RG}.device": "cuda"}
 
 
+def test_what_skyrl_sends_itself():
+    assert get_vllm_sampling_params(SamplingParams()).keys() == OWN_NAMES.keys()
+
+
 @pytest.mark.parametrize(
     ("change", "is_refused"),
     [
@@ -237,6 +243,7 @@ HOT = {"generator__sampling_params__temperature": 0.7, f"{RG}.device": "cuda"}
 )
 def test_vllms_logprobs_at_another_temperature_are_refused_where_they_are_used(tmp_path, change, is_refused):
     cfg = load(tmp_path)
+    cfg.trainer.algorithm.temperature = None  # as before SkyRL completes it
     for name, value in (HOT | change).items():
         set_value(cfg, name.replace("__", "."), value)
     mistakes = [right for _, right in check_temperature(cfg)]
