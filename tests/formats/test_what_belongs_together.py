@@ -496,7 +496,7 @@ def test_nemo_gym(tmp_path):
     write_lines(tmp_path / "data" / "example_rollouts_materialized_inputs.jsonl", {"responses_create_params": {}})
     (sums, one, other), rewards, said = imported("nemo-gym", tmp_path / "data", tmp_path / "out")
     assert (rewards[0], rewards[2]) == ([1.0, 0.0, 1.0], [-1.0]) and "reward of 1 unknown" in said
-    assert (sums.task, sums.expected_answer, sums.phase, one.uid) == ("sums", "2", "eval", "7")
+    assert (sums.task, sums.expected_answer, sums.phase, one.uid.split()[0]) == ("sums", "2", "eval", "7")
     first = sums.rollouts[0]
     call = "<think>I call.</think>\n" + '[tool_call {"name": "add", "arguments": "{\\"a\\": 1}"}]'
     assert contents(first) == ["Add.", "1+1?", call, "2", "It is 2."]
@@ -507,6 +507,28 @@ def test_nemo_gym(tmp_path):
         "length",
     )
     assert one.rollouts[0].masked and contents(other.rollouts[0]) == ["2+2?", "4"]
+    assert [rollout.stop_reason for rollout in sums.rollouts] == ["stop", "stop", "length"]
+    _, said = dumps("stats", tmp_path / "out", "--json", "--by", "phase")
+    assert json.loads(said)[0]["truncated"] == 0.25
+
+
+def test_collections_of_nemo_gym_in_one_folder_keep_their_questions_apart_and_shards_unite(tmp_path):
+    rows = {"math-rs0-chunk0": ("1+1?", "a", 1.0), "math-rs1-chunk0": ("1+1?", "a", 1.0)}
+    rows |= {"code": ("2+2?", "a", 0.0), "other": ("1+1?", "b", 0.5)}
+    for name, (question, model, reward) in rows.items():
+        row = GYM | {"_ng_task_index": 0, "reward": reward, "responses_create_params": {"input": question}}
+        row["response"] = GYM["response"] | {"model": model}
+        write_lines(tmp_path / "data" / f"{name}_rollouts.jsonl", row)
+    _, rewards, said = imported("nemo-gym", tmp_path / "data", tmp_path / "out")
+    assert sorted(rewards) == [[0.0], [0.5], [1.0, 1.0]] and "equal prompts" not in said
+
+
+def test_failures_of_nemo_gym_are_unscored(tmp_path):
+    failed = GYM | {"_ng_failure_class": "judge_failed", "reward": 0.0}
+    write_lines(tmp_path / "data" / "eval.jsonl", GYM, failed)
+    write_lines(tmp_path / "data" / "eval_failures.jsonl", failed)
+    (group,), _, said = imported("nemo-gym", tmp_path / "data", tmp_path / "out")
+    assert [rollout.status for rollout in group.rollouts] == ["ok", "unscored"] and "reward of 1 unknown" in said
 
 
 OLDER = {
