@@ -8,6 +8,7 @@ Not covered: images, trajectories of subagents and of simulated users.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import version
@@ -81,13 +82,22 @@ def atif_rows(document: dict[str, Any], place: Place) -> Iterator[Row]:
         raise ValueError("has no step of the agent")
     group, numbers = _trial_of(place.path)
     # What the verifier gave, before what the agent may have written.
-    reward = get_reward(document, "extra.reward")
-    unclear: tuple[str, ...] = ()
+    reward, unclear = math.nan, tuple[str, ...]()
     if numbers:
         reward, unclear = choose_reward(numbers, place.reward, usual="reward")
+    elif not place.reward:
+        reward = get_reward(document, "extra.reward")
+    elif not group:  # a trial without a number was not verified, and is unscored
+        reward, _ = choose_reward(_numbers_written(document), place.reward)
     row = one_rollout(conversation, reward, group, response_tokens=tokens, turns=turns)
     row.rewards = unclear
     yield row
+
+
+def _numbers_written(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers that the agent wrote into a document, by name; a null is one that is unknown."""
+    extra = get(document, "extra", dict[str, Any]) or {}
+    return {name: value for name, value in extra.items() if isinstance(value, int | float | None)}
 
 
 def _is_turn(step: dict[str, Any]) -> bool:

@@ -331,6 +331,13 @@ def test_the_reward_of_several_numbers_is_the_one_that_the_user_chooses(tmp_path
     assert rewards == [table["reward"].to_list()]
     code, said = dumps(*import_it, "confidenze", "--out", tmp_path / "no")
     assert code == 2 and "has no number `confidenze` (--reward), but: reward, confidence" in said
+    write_lines(tmp_path / "atif" / "a.json", trajectory(step("agent", "x"), extra={"accuracy": 0.25, "note": "y"}))
+    import_atif = ("import", "atif", tmp_path / "atif", "--reward")
+    assert dumps(*import_atif, "accuracy", "--out", tmp_path / "atif-out")[0] == 0
+    (group,) = open_run(tmp_path / "atif-out").groups()
+    assert group.rollouts[0].reward == 0.25
+    code, said = dumps(*import_atif, "note", "--out", tmp_path / "no")
+    assert code == 2 and "has no number `note` (--reward), but: accuracy" in said
     write_lines(tmp_path / "1.jsonl", verl("Q", 0.5, acc=True))
     assert dumps("import", "verl", tmp_path / "1.jsonl", "--reward", "acc", "--out", tmp_path / "verl")[0] == 0
     (group,) = open_run(tmp_path / "verl").groups()
