@@ -48,6 +48,7 @@ FORMATS = {
         skips=r"(^|/)(user-agent|artifacts)/|\.summarization-[^/]*$|\.cont-\d+\.json$",
         rows=atif_rows,
         phase=Phase.EVAL,
+        once=without_copies,
         left_out=trials_without_trajectory,
         reads_reward=True,
     ),

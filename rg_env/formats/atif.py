@@ -18,7 +18,7 @@ from typing import Any
 
 from rg_env.dump import GroupRecord, RolloutRecord
 from rg_env.dump.files import MAX_LINE, open_regular
-from rg_env.formats.carry import carried, restored
+from rg_env.formats.carry import carried, name_of, restored
 from rg_env.formats.records import (
     Place,
     Row,
@@ -52,7 +52,7 @@ def atif_document(group: GroupRecord, rollout: RolloutRecord, model: str) -> dic
     document: dict[str, Any] = {
         "schema_version": VERSION,
         "session_id": group.run_id,
-        "trajectory_id": f"{group.group_id}#{rollout.repetition}",
+        "trajectory_id": name_of(group, rollout),
         "agent": agent,
         "steps": steps,
         "extra": {"rl": carried(group, rollout)},
@@ -68,7 +68,7 @@ def atif_rows(document: dict[str, Any], place: Place) -> Iterator[Row]:
         raise ValueError(f"version {str(document['schema_version'])[:20]}: ATIF-v1 is read")
     # A document that we exported has everything of ours, except the texts, which are in its steps.
     if record := get(document, "extra.rl"):
-        yield Row(restored(record, [step.get("message") for step in get_objects(document, "steps")]))
+        yield restored(record, [step.get("message") for step in get_objects(document, "steps")])
         return
     conversation: list[dict[str, Any]] = []
     turns, tokens = 0, None
