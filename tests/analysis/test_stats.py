@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import math
 import random
+from statistics import fmean, stdev
 
 import msgspec
 import polars as pl
 import pytest
 from hypothesis import assume, given, settings
 
-from rg_env.analysis import counts, measure, statistics
-from rg_env.analysis.scores import summarize
+from rg_env.analysis import compare, counts, measure, statistics
+from rg_env.analysis.estimates import t_quantile
+from rg_env.analysis.scores import render, summarize
 from rg_env.base.choices import By
 from rg_env.base.errors import DumpError
 from rg_env.dump import Attempt, Dump, DumpWriter, FileKind, open_run, write_manifest
@@ -228,6 +230,16 @@ def test_the_table_of_an_evaluation_counts_a_question_that_was_asked_again_once_
     for name in ("groups", "rollouts", "solve_rate", "mean_base_score"):
         assert total[name] == category[name] == task[name] == row[name]
     assert (total["groups"], total["rollouts"], summary.no_response) == (2, 3, 1)
+
+
+def test_checkpoints_of_which_one_lost_responses_are_in_one_table(tmp_path):
+    summaries = []
+    for name, size in (("lost", 3), ("whole", 4)):
+        write_ledger(tmp_path / name, [group(0, [1.0] * size, phase="eval", step=None)])
+        summaries.append(summarize(tmp_path / name, RUN_ID, name, 4))
+    table = render(summaries, 120)
+    assert [str(column.header) for column in table.columns[-3:]] == ["pass@2", "pass@3", "pass@4"]
+    assert [[*column.cells] for column in table.columns[-3:]] == [["100%", "100%"], ["100%", "–"], ["–", "100%"]]
 
 
 def test_what_another_environment_does_not_say_is_unknown(tmp_path):
