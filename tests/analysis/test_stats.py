@@ -253,6 +253,25 @@ def test_what_another_environment_does_not_say_is_unknown(tmp_path):
         assert row["truncated"] == (1.0 if reason else None)
 
 
+@pytest.mark.parametrize("rewards", [[-1.0, 1.0, -1.0, -1.0], [0.0, 10.0, 4.0, 8.0]])
+def test_scores_of_another_environment_that_leave_0_to_1_have_intervals_of_their_own_size(tmp_path, rewards):
+    """Also against a side that happens to stay within. Ours keep theirs."""
+    sides = []
+    for name, scores in (("a", rewards), ("b", [1.0] * 4)):
+        made = [group(k, [score], environment="gym", phase="eval") for k, score in enumerate(scores)]
+        made += [group(f"ours-{k}", [1.0], phase="eval") for k in range(4)]
+        sides.append(ledger_rows(tmp_path / name, made))
+    mean, half = fmean(rewards), t_quantile(3) * stdev(rewards) / 2
+    gym, ours = statistics(sides[0], By.PHASE).iter_rows(named=True)
+    for name in ("mean_base_score", "mean_score", "mean_reward"):
+        assert gym[name] == pytest.approx(mean)
+        assert (gym[f"{name}_low"], gym[f"{name}_high"]) == pytest.approx((mean - half, mean + half)), name
+    assert 0 < ours["mean_base_score_low"] < ours["mean_base_score_high"] == 1
+    gym, ours = compare(*sides, By.PHASE).filter(measure="mean_base_score").iter_rows(named=True)
+    assert (gym["low"], gym["high"]) == pytest.approx((mean - 1 - half, mean - 1 + half))
+    assert -1 < ours["low"] < ours["high"] < 1
+
+
 def test_a_complexity_out_of_range_is_in_the_last_tenth(tmp_path):
     (row,) = statistics(ledger_rows(tmp_path, [group(0, complexity=1e300)]), By.LEVEL).iter_rows(named=True)
     assert row["complexity"] == "0.9-1.0"
