@@ -144,6 +144,22 @@ def question_sets(this: Side, other: Side, *, unmatched: Collection[str] = ()) -
     return every.group_by("task").agg(**counts).cast(pl.Schema({name: pl.Int64() for name in counts})).sort("task")
 
 
+def shared_elsewhere(this: Side, other: Side, *, unmatched: Collection[str] = ()) -> list[tuple[str, str, int]]:
+    """Return how many questions both sides have in whatever phases and environments: the phase and environment on this
+    side and on the other, and the number, the largest first.
+
+    Args:
+        unmatched: as for `compare`.
+    """
+    on, place = ["task", "item"], pl.format("{} {}", "phase", "environment")
+    sides = []
+    for side in (this, other):
+        found, _ = _questions(side, ["phase", "environment", "task"], unmatched)
+        sides.append(found.select(*on, place=place).unique())
+    places = sides[0].join(sides[1], on=on, suffix="_other").group_by("place", "place_other").len()
+    return places.sort(pl.col("len").cast(pl.Int64).neg(), "place", "place_other").rows()
+
+
 def differing_tasks(*runs: Run) -> list[str]:
     """Return the tasks whose options, or of a file whose question, answer or scorer, differ between any two of the
     runs, sorted: equal ids may be different questions, or right for different answers."""
