@@ -329,10 +329,12 @@ def _joined(parts: Sequence[Batch]) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def threshold(dump: Dump | None, solved_at: float | None) -> pl.Expr:
     """Return the base score from which a rollout is solved: its group's own, else `solved_at`, else that of the
-    attempt's settings in the dump, else `SOLVED_AT`.
+    attempt's settings in the dump, else `SOLVED_AT`. Groups of rg_dump have one of their own only in an exported table:
+    that of the settings, which `solved_at` replaces.
     """
     if solved_at is not None:
-        return pl.coalesce("solved_at", pl.lit(solved_at))
+        is_ours = pl.col("environment").cast(pl.String) == RG_DUMP
+        return pl.when(is_ours).then(pl.lit(solved_at)).otherwise(pl.coalesce("solved_at", pl.lit(solved_at)))
     if dump is None:
         return pl.coalesce("solved_at", pl.lit(SOLVED_AT))
     # Most attempts have the default; only the others are looked up, by a text that names the attempt and its run.
