@@ -60,7 +60,7 @@ def compare(
         DumpError: as `statistics`.
     """
     keys = key_columns(by)
-    pairs, bounded = _pairs(this, other, keys, unmatched)
+    pairs, measures = _pairs(this, other, keys, unmatched)
     of_measure = [*keys, "measure"]
     n = pl.len()
     means, moves = {}, {}
@@ -72,14 +72,15 @@ def compare(
     squared_moves = ((moves["this"] - moves["other"]) ** 2).sum()
     # A question without a value on one side says nothing about the difference.
     of_both = pairs.filter(pl.min_horizontal("count_this", "count_other") > 0)
-    rows = of_both.group_by(of_measure).agg(n.cast(pl.Int64).alias("questions"), **means, squares=squared_moves)
+    # Both sides of a row have the same environment, but only one may show that its scores leave [0, 1].
+    bounded = pl.all_horizontal("bounded_this", "bounded_other").all()
+    questions = n.cast(pl.Int64)
+    rows = of_both.group_by(of_measure).agg(questions=questions, **means, squares=squared_moves, bounded=bounded)
     # The solve rate is known of every question, so it has the most.
     stands_for_all = are_enough(pl.col("questions"), pl.max("questions").over(keys))
-    tries = list(filter(is_pass_at_k, bounded))
+    tries = list(filter(is_pass_at_k, measures))
     rows = rows.filter(stands_for_all | ~pl.col("measure").is_in(tries))
-    rows = rows.with_columns(
-        difference=pl.col("this") - pl.col("other"), bounded=pl.col("measure").replace_strict(bounded)
-    )
+    rows = rows.with_columns(difference=pl.col("this") - pl.col("other"))
 
     # Means in [0, 1] get differences that weigh as much as two questions: half of +1, half of -1, and one of 0.
     questions, change = pl.col("questions"), pl.col("difference")
@@ -99,7 +100,7 @@ def compare(
     rows = rows.with_columns(low=low, high=high)
     rows = rows.with_columns(clear=((pl.col("low") > 0) | (pl.col("high") < 0)).fill_null(False))
     # An Enum sorts by the order of its categories: the measures stay in that of `STATISTICS`.
-    rows = rows.sort(*keys, pl.col("measure").cast(pl.Enum(list(bounded))))
+    rows = rows.sort(*keys, pl.col("measure").cast(pl.Enum(measures)))
     return rows.select(*of_measure, "questions", "this", "other", "difference", "low", "high", "clear")
 
 
@@ -141,6 +142,22 @@ def question_sets(this: Side, other: Side, *, unmatched: Collection[str] = ()) -
     in_this, in_other = pl.col("in_this"), pl.col("in_other")
     counts = {"this": in_this.sum(), "other": in_other.sum(), "shared": (in_this & in_other).sum()}
     return every.group_by("task").agg(**counts).cast(pl.Schema({name: pl.Int64() for name in counts})).sort("task")
+
+
+def shared_elsewhere(this: Side, other: Side, *, unmatched: Collection[str] = ()) -> list[tuple[str, str, int]]:
+    """Return how many questions both sides have in whatever phases and environments: the phase and environment on this
+    side and on the other, and the number, the largest first.
+
+    Args:
+        unmatched: as for `compare`.
+    """
+    on, place = ["task", "item"], pl.format("{} {}", "phase", "environment")
+    sides = []
+    for side in (this, other):
+        found, _ = _questions(side, ["phase", "environment", "task"], unmatched)
+        sides.append(found.select(*on, place=place).unique())
+    places = sides[0].join(sides[1], on=on, suffix="_other").group_by("place", "place_other").len()
+    return places.sort(pl.col("len").cast(pl.Int64).neg(), "place", "place_other").rows()
 
 
 def differing_tasks(*runs: Run) -> list[str]:
@@ -190,26 +207,24 @@ def _options(chosen: Any) -> Any:
     return options
 
 
-def _pairs(
-    this: Side, other: Side, keys: Sequence[str], unmatched: Collection[str]
-) -> tuple[pl.DataFrame, dict[str, bool]]:
-    """Return a row per measure and shared question with sums and counts of both; and whether each measure is in [0,
-    1]."""
-    left, bounded_of_this = _questions(this, keys, unmatched)
-    right, bounded_of_other = _questions(other, keys, unmatched)
+def _pairs(this: Side, other: Side, keys: Sequence[str], unmatched: Collection[str]) -> tuple[pl.DataFrame, list[str]]:
+    """Return a row per measure and shared question with sums and counts of both; and the measures, in order."""
+    left, of_this = _questions(this, keys, unmatched)
+    right, of_other = _questions(other, keys, unmatched)
     left, right = _renamed(left, "this"), _renamed(right, "other")
     on = list(dict.fromkeys([*keys, "task", "item", "measure"]))
     # pass@k has more values of k on a side with larger groups.
-    return left.join(right, on=on, nulls_equal=True), bounded_of_this | bounded_of_other
+    return left.join(right, on=on, nulls_equal=True), list(dict.fromkeys([*of_this, *of_other]))
 
 
 def _renamed(questions: pl.DataFrame, side: str) -> pl.DataFrame:
     """Return the questions with the side in the names of the columns that differ between the two."""
-    return questions.rename({name: f"{name}_{side}" for name in ("group_id", "total", "count")})
+    return questions.rename({name: f"{name}_{side}" for name in ("group_id", "total", "count", "bounded")})
 
 
-def _questions(side: Side, keys: Sequence[str], unmatched: Collection[str]) -> tuple[pl.DataFrame, dict[str, bool]]:
-    """Return a row per measure and question: the sum and the number of values, and a group's id; and as `_pairs`."""
+def _questions(side: Side, keys: Sequence[str], unmatched: Collection[str]) -> tuple[pl.DataFrame, list[str]]:
+    """Return a row per measure and question: the sum and the number of values, whether they lie in [0, 1], and a
+    group's id; and as `_pairs`."""
     measured = side if isinstance(side, Measured) else measure(side, to_match=True)
     groups, bounded = by_keys(measured, keys)
     on = list(dict.fromkeys([*keys, "task", "item"]))
@@ -222,7 +237,7 @@ def _questions(side: Side, keys: Sequence[str], unmatched: Collection[str]) -> t
             sums.append(pl.col(column).cast(pl.Float64).sum())
     questions = matched.group_by(on).agg(pl.col("group_id").first(), *sums)
     tables = []
-    for name in bounded:
-        total, count = pl.col(f"{name}:total"), pl.col(f"{name}:count")
-        tables.append(questions.select(*on, "group_id", measure=pl.lit(name), total=total, count=count))
-    return pl.concat(tables), bounded
+    for name, is_bounded in bounded.items():
+        values = {part: pl.col(f"{name}:{part}") for part in ("total", "count")}
+        tables.append(questions.select(*on, "group_id", measure=pl.lit(name), **values, bounded=is_bounded))
+    return pl.concat(tables), list(bounded)

@@ -24,6 +24,8 @@ from statistics import NormalDist
 
 import polars as pl
 
+Bounded = dict[str, pl.Expr]
+"""The names of means, and of each an expression of a table's columns: whether the row's mean lies in [0, 1]."""
 _CONFIDENCE = 0.95
 _ROUNDING = 1e-20
 """Variances below this are rounding errors."""
@@ -79,18 +81,16 @@ def moments(name: str) -> list[pl.Expr]:
     ]
 
 
-def with_intervals(table: pl.DataFrame, names: dict[str, bool]) -> pl.DataFrame:
+def with_intervals(table: pl.DataFrame, names: Bounded) -> pl.DataFrame:
     """Replace the columns that `moments` added to each mean by `NAME_low` and `NAME_high`; null for a single
-    question.
-
-    Args:
-        names: the means, and whether each lies in [0, 1].
-    """
+    question."""
     # All means below one another: an expression of each own column would take much longer to plan than to compute.
     columns = [pl.concat([table[name].alias("mean") for name in names])]
     for helper in ("variance", "questions", "values"):
         columns.append(pl.concat([table[f"{name}_{helper}"].alias(helper) for name in names]))
-    columns.append(pl.Series("is_bounded", names.values()).repeat_by(table.height).explode())
+    bounded = table.with_columns(is_bounded.alias(name) for name, is_bounded in names.items())
+    # In one piece: figures would differ in their last digit by how many others are computed.
+    columns.append(pl.concat([bounded[name].alias("is_bounded") for name in names], rechunk=True))
     ends = _ends(pl.DataFrame(columns))
     bounds = []
     for number, name in enumerate(names):

@@ -26,11 +26,12 @@ import orjson
 import polars as pl
 
 from rg_env.analysis.reparse import without_think
+from rg_env.analysis.stats import threshold
 from rg_env.base.atomic import check_output, new_file
 from rg_env.base.choices import Think
 from rg_env.base.wording import visible
 from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord
-from rg_env.dump.schema import as_violation
+from rg_env.dump.schema import RG_DUMP, as_violation
 from rg_env.scoring.types import Status
 
 Row = dict[str, Any]
@@ -255,6 +256,9 @@ def _digest(row: Row) -> bytes:
 
 def export_table(dump: Dump, out: Path) -> int:
     """Write the rows of `Dump.scan` as Parquet, with their types. Returns their number. Errors as `scan`."""
+    # Alone, a table has no settings, which say it of our groups.
+    is_ours = pl.col("environment") == RG_DUMP
+    solved_at = pl.when(is_ours).then(threshold(dump, None)).otherwise("solved_at")
     with new_file(out) as draft:
-        dump.scan().sink_parquet(draft)
+        dump.scan().with_columns(solved_at=solved_at).sink_parquet(draft)
         return int(pl.scan_parquet(draft).select(pl.len()).collect().item())

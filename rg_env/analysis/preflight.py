@@ -29,6 +29,7 @@ from rg_env.base.choices import ResponseFormat
 from rg_env.base.wording import counted, rate
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import Dump, GroupRecord, open_run
+from rg_env.dump.schema import answered
 from rg_env.rollouts import preflight_limits as limits
 from rg_env.rows.prompts import resolve_system_prompt
 from rg_env.tasks.levels import scale_of
@@ -200,7 +201,10 @@ def add_length(report: TaskReport, dump: Path | None, limit: int, config: RGDump
     rollouts = []
     if dump is not None:
         for group in _groups_of(report.task, dump):
-            rollouts += group.rollouts
+            rollouts += answered(group.rollouts)
+    if dump is not None and not rollouts:
+        report.say(f"{text}; every request with a higher limit failed: ask again", is_alarm=is_alarm)
+        return
     cut_off = sum(rollout.truncated for rollout in rollouts)
     if cut_off >= limits.CUT_OFF * len(rollouts):
         more = "the model has no room for more"
@@ -234,15 +238,19 @@ def add_levels(report: TaskReport, dump: Path, config: RGDumpConfig, fixed: Mapp
     """
     solved: dict[float, list[bool]] = defaultdict(list)
     for group in _groups_of(report.task, dump):
-        for rollout in group.rollouts:
+        for rollout in answered(group.rollouts):
             solved[group.complexity or 0.0].append(rollout.base_score >= config.solved_at)
     for level, scores in sorted(solved.items()):
         report.levels[level] = sum(scores) / len(scores)
     how = "too easy"
     if (report.solved[0] or 0) < limits.TOO_HARD:
         how = "too hard"
+    text = f"{how}: {rate(report.solved[0])} solved"
+    if not solved:
+        report.say(f"{text}; every request for other levels failed: ask again", is_alarm=report.has_few_signals)
+        return
     shown = ", ".join(f"{rate(share)} at {level:g}" for level, share in report.levels.items())
-    text = f"{how}: {rate(report.solved[0])} solved; by complexity: {shown}"
+    text = f"{text}; by complexity: {shown}"
     good = [level for level, share in report.levels.items() if limits.TOO_HARD <= share <= limits.TOO_EASY]
     if not good:
         report.say(f"{text}; none of them fits: leave the task out", is_alarm=report.has_few_signals)

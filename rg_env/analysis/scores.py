@@ -102,9 +102,10 @@ def render(summaries: Sequence[Summary], width: int) -> Table:
     columns = dict(_COLUMNS)
     if width >= _WIDE:
         with_interval = _WITH_INTERVAL
-        for name in summaries[0].rows[0]:
-            if is_pass_at_k(name) and name != "pass_at_1":
-                columns[name] = name.replace("pass_at_", "pass@")
+        # Where a run has lost responses, its largest k is another one.
+        names = dict.fromkeys(name for summary in summaries for name in summary.rows[0] if is_pass_at_k(name))
+        tries = sorted(int(name.removeprefix("pass_at_")) for name in names)
+        columns |= {f"pass_at_{k}": f"pass@{k}" for k in tries if k > 1}
     else:
         # Names stay whole, at the cost of pass@k and of upstream's score.
         with_interval = ("solve_rate",)
@@ -133,8 +134,8 @@ def _figure(row: Mapping[str, Any], name: str, with_interval: bool) -> str:
     low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
     if name not in _SCORES:
         if with_interval:
-            return rate(row[name], low, high)
-        return rate(row[name])
+            return rate(row.get(name), low, high)
+        return rate(row.get(name))
     interval = ""
     if with_interval and low is not None:
         interval = f" [{figure(low)}, {figure(high)}]"

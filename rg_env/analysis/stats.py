@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from rg_env.analysis.estimates import moments, pass_at_k, tries_up_to, with_intervals
+from rg_env.analysis.estimates import Bounded, moments, pass_at_k, tries_up_to, with_intervals
 from rg_env.base.choices import SOLVED_AT, By, parse_by
 from rg_env.base.errors import DumpError
 from rg_env.dump.frames import GROUP, GROUP_SCHEMA, SCHEMA, UNIT, Batch, in_order
@@ -39,7 +39,7 @@ class Statistic:
         value: of a rollout, from its columns, `solved` and `well_formed`; of a group if `per_group`, from its columns
             and `partial_credit_only`. Null where it is unknown or does not apply: left out.
         meaning: a few words for the documentation.
-        bounded: whether values lie in [0, 1].
+        bounded: whether values lie in [0, 1]; scores of other environments may not, which `by_keys` finds out.
         header: of its column in the table for a terminal, "" without one.
         rare: show that column only if some row rounds to at least 1%.
     """
@@ -329,10 +329,12 @@ def _joined(parts: Sequence[Batch]) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def threshold(dump: Dump | None, solved_at: float | None) -> pl.Expr:
     """Return the base score from which a rollout is solved: its group's own, else `solved_at`, else that of the
-    attempt's settings in the dump, else `SOLVED_AT`.
+    attempt's settings in the dump, else `SOLVED_AT`. Groups of rg_dump have one of their own only in an exported table:
+    that of the settings, which `solved_at` replaces.
     """
     if solved_at is not None:
-        return pl.coalesce("solved_at", pl.lit(solved_at))
+        is_ours = pl.col("environment").cast(pl.String) == RG_DUMP
+        return pl.when(is_ours).then(pl.lit(solved_at)).otherwise(pl.coalesce("solved_at", pl.lit(solved_at)))
     if dump is None:
         return pl.coalesce("solved_at", pl.lit(SOLVED_AT))
     # Most attempts have the default; only the others are looked up, by a text that names the attempt and its run.
@@ -529,14 +531,16 @@ def _category(tasks: pl.Series) -> pl.Series:
 # -- groups
 
 
-def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, dict[str, bool]]:
+def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, Bounded]:
     """Return what a table by these keys is computed from; of several evaluations of a run, only the last, unless rows
     are by step.
 
+    Args:
+        keys: also `environment`, as `key_columns` gives it.
+
     Returns:
-        groups with the keys, and the names of the means for which the groups have totals and counts, each with whether
-        it lies in [0, 1]: the statistics and pass@k. What needs whole groups has counts of 0 if only some rollouts of a
-        group may be counted.
+        groups with the keys, and the names of the means for which the groups have totals and counts: the statistics and
+        pass@k. What needs whole groups has counts of 0 if only some rollouts of a group may be counted.
     """
     groups = _one_evaluation(with_keys(measured.groups, keys), keys)
     groups, tries = _with_tries(groups)
@@ -546,8 +550,18 @@ def by_keys(measured: Measured, keys: Sequence[str]) -> tuple[pl.DataFrame, dict
         for name in (*tries, *(each.name for each in measured.chosen if each.per_group)):
             unknown += [pl.lit(0.0).alias(f"{name}:{part}") for part in _SUMS]
         groups = groups.with_columns(unknown)
-    names = {each.name: each.bounded for each in measured.chosen}
-    return groups, names | dict.fromkeys(tries, True)
+    names = {each.name: _is_bounded(each, groups) for each in measured.chosen}
+    return groups, names | dict.fromkeys(tries, pl.lit(True))
+
+
+def _is_bounded(statistic: Statistic, groups: pl.DataFrame) -> pl.Expr:
+    """Return of each row whether the values of its environment lie in [0, 1]."""
+    if not statistic.bounded:
+        return pl.lit(False)
+    total, count = pl.col(f"{statistic.name}:total"), pl.col(f"{statistic.name}:count")
+    others = groups.filter(pl.col("environment") != RG_DUMP)
+    outside = others.filter((total < 0) | (total > count))["environment"].cast(pl.String).unique()
+    return ~pl.col("environment").cast(pl.String).is_in(outside.to_list())
 
 
 def last_evaluations(frame: pl.DataFrame) -> pl.DataFrame:
@@ -585,12 +599,11 @@ def _sums(rollouts: pl.DataFrame, chosen: Sequence[Statistic]) -> pl.DataFrame:
     return rollouts.group_by(GROUP).agg(*sums, partial_credit_only=partial_credit_only)
 
 
-def _means(groups: pl.DataFrame, keys: Sequence[str], names: dict[str, bool]) -> pl.DataFrame:
+def _means(groups: pl.DataFrame, keys: Sequence[str], names: Bounded) -> pl.DataFrame:
     """Return a row for each value of the keys, with each mean and its interval.
 
     Args:
         groups: with totals and counts of the means.
-        names: of the means, and whether each lies in [0, 1].
     """
     table = _moments(groups, keys, names)
     # Every group has a response, and so a pass@1.
@@ -643,7 +656,7 @@ def _trend(groups: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
             of_quarter = pl.when(name).then(f"solve_rate:{part}").otherwise(0)
             sums.append(of_quarter.alias(f"solve_rate_{name}:{part}"))
     table = _moments(groups.with_columns(sums), keys, _TREND)
-    table = with_intervals(table, dict.fromkeys(_TREND, True))
+    table = with_intervals(table, dict.fromkeys(_TREND, pl.lit(True)))
     number = groups.group_by(keys).agg(steps=pl.col("at").drop_nulls().n_unique())
     change = pl.col("solve_rate_last") - pl.col("solve_rate_first")
     return table.join(number, on=keys, nulls_equal=True).with_columns(solve_rate_change=change)

@@ -187,7 +187,14 @@ def _json_rows(
 def _compare(dump: "Dump", other: "Dump", options: StatsOptions, against: Sequence[Path]) -> None:
     import polars as pl
 
-    from rg_env.analysis.comparison import compare, differing_left_out, differing_tasks, flips, question_sets
+    from rg_env.analysis.comparison import (
+        compare,
+        differing_left_out,
+        differing_tasks,
+        flips,
+        question_sets,
+        shared_elsewhere,
+    )
     from rg_env.analysis.stats import evaluation_steps, key_columns, measure
     from rg_env.analysis.tables import LEGEND, render_comparison
 
@@ -202,7 +209,7 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions, against: Sequen
     if unmatched:
         remarks = [f"not compared, because the options of the task or of its file differ: {', '.join(unmatched)}"]
     if not shared:
-        raise DumpError("; ".join(["no question is in both dumps, so there is nothing to compare", *remarks]))
+        raise DumpError("; ".join([*_why_none(shared_elsewhere(this, that, unmatched=unmatched)), *remarks]))
     left_out = differing_left_out(*dump.runs, *other.runs)
     remarks += _words_on_sets(sets, left_out)
     # All questions of a phase first, then the rows that --by asks for; with `--by phase` these are the same rows.
@@ -251,6 +258,16 @@ def _compare(dump: "Dump", other: "Dump", options: StatsOptions, against: Sequen
         _print_flips(flipped, most_flips)
     for remark in remarks:
         print_error(remark)
+
+
+def _why_none(elsewhere: Sequence[tuple[str, str, int]]) -> list[str]:
+    """Say why no question is compared, and as what the two sides have the same ones, which `shared_elsewhere` found."""
+    if not elsewhere:
+        return ["no question is in both dumps, so there is nothing to compare"]
+    words = ["no question is in both dumps in the same phase and environment, so there is nothing to compare"]
+    for place, place_other, number in elsewhere[:_SETS_SHOWN]:
+        words.append(f"{counted(number, 'question')} as {place} on this side and as {place_other} on the other")
+    return words
 
 
 def _words_on_sets(sets: "pl.DataFrame", left_out: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ import gc
 import io
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -474,6 +474,11 @@ class Contents:
         ledger = self._known.get(FileKind.LEDGER, _Places())
         recovered = self._recover()
         return [name for name in self._known.get(_TEXTS, _Places()) if name not in ledger and name not in recovered]
+
+    def texts(self) -> Container[str]:
+        """Return the ids of the groups whose text is there."""
+        self._scan_once(*TEXT_KINDS)
+        return self._known.get(_TEXTS, _Places())
 
     def text(self, group_id: str, place: TextPlace | None = None) -> GroupRecord | None:
         """Return the group with its text, or None if there is none or the file has changed. It is read at its place, by

@@ -1,27 +1,30 @@
 """A dump read from the table that `rg-env dumps export parquet` writes.
 
-Invariant: rows and values are those of the ledger when it was exported. Texts, settings and records of training are
-read from the files of the same runs in the table's folder, if they are there. Memory does not grow with the table.
-Not covered: what the ledger lacked then, which the table does not tell: nothing is reported as missing.
+Invariant: rows and values are those of the ledger when it was exported, and no others are read. Texts, settings and
+records of training are read from the files of the same runs in the table's folder, if they are there. Memory grows with
+the number of groups, and only if texts are read.
+Not covered: what the ledger lacked then, which the table does not tell: only texts are reported as missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
 import polars as pl
 
 from rg_env.base.errors import DumpError
-from rg_env.dump.contents import Contents, Findings
-from rg_env.dump.files import DumpFile, list_files
+from rg_env.base.wording import counted
+from rg_env.dump.contents import Contents, Findings, Place
+from rg_env.dump.files import DumpFile, Line, list_files
 from rg_env.dump.frames import GROUP, GROUP_SCHEMA, RECOVERED, ROLLOUT_SCHEMA, RUN, SCHEMA, Batch, all_of
 from rg_env.dump.manifest import read_manifest
 from rg_env.dump.reader import Dump
 from rg_env.dump.run_files import Run
-from rg_env.dump.schema import FileKind, LedgerRecord
+from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord
 
 _ROWS = 200_000
 """Rows that are in memory at a time."""
@@ -38,7 +41,21 @@ class TableDump(Dump):
         return None
 
     def findings(self, *, texts: bool = True) -> Findings:
-        return Findings()
+        result = Findings()
+        if texts:
+            for run in self.runs:
+                self._add_texts_missing(run, result)
+        return result
+
+    def _add_texts_missing(self, run: Run, result: Findings) -> None:
+        """Add how many texts of a run were in its files when the table was exported, and are not beside it."""
+        rows = pl.scan_parquet(self.path).filter(pl.col("run_id") == run.run_id, pl.col("text") != "")
+        named = rows.select(pl.col("group_id").unique()).collect(engine="streaming")["group_id"]
+        there = self._contents_of(run).texts()
+        missing = sum(group_id not in there for group_id in named)
+        if missing:
+            text = f"the text of {counted(missing, 'group')} is not beside it: move it into the folder of the dump"
+            result.add("no_text", Place(f"{self.path.name}, run {run.run_id}"), text)
 
     def repeated(self) -> list[int]:
         return []  # what a later attempt replaced was not exported
@@ -83,6 +100,28 @@ class TableDump(Dump):
     def frame_of(self, group_ids: Collection[str]) -> pl.DataFrame:
         rows = pl.scan_parquet(self.path).select(list(SCHEMA)).filter(pl.col("group_id").is_in(list(group_ids)))
         return rows.filter(*(condition.test for condition in self.conditions)).collect(engine="streaming")
+
+    @cached_property
+    def _repetitions(self) -> dict[tuple[str, str], tuple[int, ...]]:
+        """The numbers of the rollouts that the table has of each group, by run id and group id."""
+        rows = pl.scan_parquet(self.path).group_by("run_id", "group_id").agg("repetition").collect(engine="streaming")
+        # Most groups have the same numbers, which are held once.
+        held: dict[tuple[int, ...], tuple[int, ...]] = {}
+        kept = {}
+        for run_id, group_id, repetition in rows.iter_rows():
+            numbers = tuple(sorted(repetition))
+            kept[run_id, group_id] = held.setdefault(numbers, numbers)
+        return kept
+
+    def _lines(self, run: Run, kinds: Iterable[FileKind]) -> Iterator[Line]:
+        for line in super()._lines(run, kinds):
+            group = line.record
+            if not isinstance(group, GroupRecord):
+                yield line
+            elif numbers := self._repetitions.get((run.run_id, group.group_id)):
+                rollouts = [rollout for rollout in group.rollouts if rollout.repetition in numbers]
+                part = msgspec.structs.replace(group, rollouts=rollouts)
+                yield msgspec.structs.replace(line, record=part)
 
     def _contents_of(self, run: Run) -> Contents:
         # Of the files beside the table: they have no ledger.

@@ -48,6 +48,7 @@ FORMATS = {
         skips=r"(^|/)(user-agent|artifacts)/|\.summarization-[^/]*$|\.cont-\d+\.json$",
         rows=atif_rows,
         phase=Phase.EVAL,
+        once=without_copies,
         left_out=trials_without_trajectory,
         reads_reward=True,
     ),
@@ -90,7 +91,7 @@ FORMATS = {
     "nemo-gym": Format(
         program="NeMo Gym",
         files=(_compressed_too("*rollouts.jsonl"), _LINES),
-        skips=r"_(materialized_inputs|reward_profiling|aggregate_metrics|agent_metrics)\.jsonl",
+        skips=r"_(failures|materialized_inputs|reward_profiling|aggregate_metrics|agent_metrics)\.jsonl",
         rows=gym_rows,
         phase=Phase.EVAL,
         run_of=lambda path: path.parent,

@@ -8,6 +8,7 @@ Not covered: images, trajectories of subagents and of simulated users.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import version
@@ -17,7 +18,7 @@ from typing import Any
 
 from rg_env.dump import GroupRecord, RolloutRecord
 from rg_env.dump.files import MAX_LINE, open_regular
-from rg_env.formats.carry import carried, restored
+from rg_env.formats.carry import carried, name_of, restored
 from rg_env.formats.records import (
     Place,
     Row,
@@ -51,7 +52,7 @@ def atif_document(group: GroupRecord, rollout: RolloutRecord, model: str) -> dic
     document: dict[str, Any] = {
         "schema_version": VERSION,
         "session_id": group.run_id,
-        "trajectory_id": f"{group.group_id}#{rollout.repetition}",
+        "trajectory_id": name_of(group, rollout),
         "agent": agent,
         "steps": steps,
         "extra": {"rl": carried(group, rollout)},
@@ -67,7 +68,7 @@ def atif_rows(document: dict[str, Any], place: Place) -> Iterator[Row]:
         raise ValueError(f"version {str(document['schema_version'])[:20]}: ATIF-v1 is read")
     # A document that we exported has everything of ours, except the texts, which are in its steps.
     if record := get(document, "extra.rl"):
-        yield Row(restored(record, [step.get("message") for step in get_objects(document, "steps")]))
+        yield restored(record, [step.get("message") for step in get_objects(document, "steps")])
         return
     conversation: list[dict[str, Any]] = []
     turns, tokens = 0, None
@@ -81,13 +82,22 @@ def atif_rows(document: dict[str, Any], place: Place) -> Iterator[Row]:
         raise ValueError("has no step of the agent")
     group, numbers = _trial_of(place.path)
     # What the verifier gave, before what the agent may have written.
-    reward = get_reward(document, "extra.reward")
-    unclear: tuple[str, ...] = ()
+    reward, unclear = math.nan, tuple[str, ...]()
     if numbers:
         reward, unclear = choose_reward(numbers, place.reward, usual="reward")
+    elif not place.reward:
+        reward = get_reward(document, "extra.reward")
+    elif not group:  # a trial without a number was not verified, and is unscored
+        reward, _ = choose_reward(_numbers_written(document), place.reward)
     row = one_rollout(conversation, reward, group, response_tokens=tokens, turns=turns)
     row.rewards = unclear
     yield row
+
+
+def _numbers_written(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers that the agent wrote into a document, by name; a null is one that is unknown."""
+    extra = get(document, "extra", dict[str, Any]) or {}
+    return {name: value for name, value in extra.items() if isinstance(value, int | float | None)}
 
 
 def _is_turn(step: dict[str, Any]) -> bool:

@@ -21,8 +21,14 @@ from rg_env.base.atomic import check_output, new_file
 from rg_env.base.errors import DumpError
 from rg_env.dump import Dump, GroupRecord, NewerSchemaError, RolloutRecord, from_line
 from rg_env.dump.schema import answered
+from rg_env.formats.records import Row
 
 _encode = msgspec.json.Encoder().encode
+
+
+def name_of(group: GroupRecord, rollout: RolloutRecord) -> str:
+    """Return what an export calls a rollout: no other one of any run has this name."""
+    return f"{group.group_id}#{rollout.repetition}"
 
 
 @dataclass
@@ -52,9 +58,8 @@ def carried(group: GroupRecord, rollout: RolloutRecord) -> dict[str, Any]:
     }
 
 
-def restored(values: Any, texts: Sequence[object]) -> GroupRecord:
-    """Return the group of what `carried` gave, with one rollout that has these texts; a ValueError if they do not
-    fit."""
+def restored(values: Any, texts: Sequence[object]) -> Row:
+    """Return the rollout of what `carried` gave, with these texts; a ValueError if they do not fit."""
     try:
         pairs = zip(values["roles"], texts, strict=True) if values["roles"] else ()
         conversation = [{"role": role, "content": text} for role, text in pairs]
@@ -65,7 +70,7 @@ def restored(values: Any, texts: Sequence[object]) -> GroupRecord:
     # It becomes a part of file names, and the document may come from anywhere.
     if not re.fullmatch(r"[\w.-]{1,200}", group.run_id):
         raise ValueError("the run id is not a name")
-    return group
+    return Row(group, key=name_of(group, group.rollouts[0]))
 
 
 def export_records(

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from typing import Any
+
+import msgspec
 
 from rg_env.formats.records import (
     Place,
@@ -43,28 +46,42 @@ def gym_rows(row: dict[str, Any], place: Place) -> Iterator[Row]:
     turns = assistant_turns(completion)
     if not turns:
         raise ValueError("its `response` has no output of the model")
-    name = place.reward if place.reward in row else "reward"
-    reward, _ = choose_reward({name: row.get(name)}, place.reward)
-    # The reward of a masked sample says nothing about the answer.
     is_masked = get(row, "mask_sample", bool)
-    if is_masked:
-        reward = math.nan
-    index = get(row, "_ng_task_index", int)
+    reward = math.nan
+    # Of a masked sample, and where the machine failed, the reward says nothing about the answer.
+    if not is_masked and row.get("_ng_failure_class") is None:
+        name = place.reward if place.reward in row else "reward"
+        reward, _ = choose_reward({name: row.get(name)}, place.reward)
     agent = get(row, "agent_ref.name", str) or ""
     facts: dict[str, Any] = {"task": get(row, "task_name", str) or agent}
-    if index is not None:
-        facts["uid"] = f"{index} {agent}".strip()
     facts["entry"] = answer_entry(get(row, "answer") or get(row, "expected_answer"))
     facts |= item_facts(row.get("extra_info"))
-    is_cut = get(response, "incomplete_details.reason", str) == "max_output_tokens"
+    reason = _stop_reason(response)
     known = {
         "response_tokens": get(response, "usage.output_tokens", int),
-        "stop_reason": "length" if is_cut else None,
-        "truncated": is_cut,
+        "stop_reason": reason,
+        "truncated": reason == "length",
         "masked": is_masked,
         "turns": turns,
     }
-    yield one_rollout(prompt + completion, reward, facts, **known)
+    result = one_rollout(prompt + completion, reward, facts, **known)
+    index = get(row, "_ng_task_index", int)
+    if index is not None:
+        # Every collection counts from 0, and a folder may have several, so the index alone names no question.
+        asked_of = [get(response, "model", str), result.rollout.prompt]
+        digest = blake2b(msgspec.json.encode(asked_of), digest_size=4).hexdigest()
+        words = filter(None, (str(index), agent, digest))
+        result.group = msgspec.structs.replace(result.group, uid=" ".join(words))
+    yield result
+
+
+def _stop_reason(response: dict[str, Any]) -> str:
+    """Return why the model stopped, in the words of chat completions. A response that does not say it is whole."""
+    reason: str | None = get(response, "incomplete_details.reason", str)
+    if reason is None:
+        reason = get(response, "status", str)
+    known = {None: "stop", "completed": "stop", "max_output_tokens": "length"}
+    return known.get(reason) or str(reason)
 
 
 def _messages(items: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

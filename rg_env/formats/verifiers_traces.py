@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import Any
 
 from rg_env.dump import GroupRecord, Phase, RolloutRecord
-from rg_env.formats.carry import carried, restored
+from rg_env.formats.carry import carried, name_of, restored
 from rg_env.formats.records import (
     Place,
     Row,
@@ -62,7 +62,7 @@ def episode_of(group: GroupRecord, rollout: RolloutRecord, model: str) -> dict[s
         reward = {"score": rollout.reward}
     trace = {
         "version": VERSION,
-        "id": f"{group.group_id}#{rollout.repetition}",
+        "id": name_of(group, rollout),
         "verifiers": {"version": f"rg_env {version('rg_env')}"},
         "task": task,
         "agent": {"config": {"model": model or None}},
@@ -96,7 +96,7 @@ def episode_rows(episode: dict[str, Any], place: Place) -> Iterator[Row]:
         messages = [node["message"] for node in branch]
         # An episode that we exported has everything of ours, except the texts, which are in its nodes.
         if record := get(trace, "info.rl"):
-            yield Row(restored(record, [get(message, "content") for message in messages]))
+            yield restored(record, [get(message, "content") for message in messages])
             continue
         calls = [call for call in get_objects(trace, "calls") if not call.get("error")]
         tokens = [get(call, "usage.completion_tokens", int) for call in calls]

@@ -29,7 +29,7 @@ def test_tries_go_up_to_the_group():
 def interval(totals, counts, bounded=True, **options):
     groups = pl.DataFrame({"m:total": totals, "m:count": counts}, schema={"m:total": pl.Float64, "m:count": pl.Int64})
     table = groups.select(moments("m"))
-    return with_intervals(table, {"m": bounded}, **options).row(0)
+    return with_intervals(table, {"m": pl.lit(bounded)}, **options).row(0)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says(name, bounded):
             rows.append((run, sum(draw.random() < rate for _ in range(size)), size))
     groups = pl.DataFrame(rows, schema=["run", "m:total", "m:count"], orient="row")
     table = groups.group_by("run").agg(moments("m"))
-    for mean, low, high in with_intervals(table, {"m": bounded}).select("m", "m_low", "m_high").iter_rows():
+    for mean, low, high in with_intervals(table, {"m": pl.lit(bounded)}).select("m", "m_low", "m_high").iter_rows():
         covered += low <= p <= high
         naive += abs(mean - p) <= 1.96 * (mean * (1 - mean) / (count * size)) ** 0.5
     assert (

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import math
 import random
+from statistics import fmean, stdev
 
 import msgspec
 import polars as pl
 import pytest
 from hypothesis import assume, given, settings
 
-from rg_env.analysis import counts, measure, statistics
-from rg_env.analysis.scores import summarize
+from rg_env.analysis import compare, counts, measure, statistics
+from rg_env.analysis.estimates import t_quantile
+from rg_env.analysis.scores import render, summarize
 from rg_env.base.choices import By
 from rg_env.base.errors import DumpError
 from rg_env.dump import Attempt, Dump, DumpWriter, FileKind, open_run, write_manifest
@@ -230,6 +232,16 @@ def test_the_table_of_an_evaluation_counts_a_question_that_was_asked_again_once_
     assert (total["groups"], total["rollouts"], summary.no_response) == (2, 3, 1)
 
 
+def test_checkpoints_of_which_one_lost_responses_are_in_one_table(tmp_path):
+    summaries = []
+    for name, size in (("lost", 3), ("whole", 4)):
+        write_ledger(tmp_path / name, [group(0, [1.0] * size, phase="eval", step=None)])
+        summaries.append(summarize(tmp_path / name, RUN_ID, name, 4))
+    table = render(summaries, 120)
+    assert [str(column.header) for column in table.columns[-3:]] == ["pass@2", "pass@3", "pass@4"]
+    assert [[*column.cells] for column in table.columns[-3:]] == [["100%", "100%"], ["100%", "–"], ["–", "100%"]]
+
+
 def test_what_another_environment_does_not_say_is_unknown(tmp_path):
     """Not 0 with an interval; what is cut off is known where there is a stop reason."""
     for name, reason in (("without", ""), ("with", "length")):
@@ -239,6 +251,25 @@ def test_what_another_environment_does_not_say_is_unknown(tmp_path):
         for unknown in ("format_rate", "penalized", "scorer_failures", "rejected"):
             assert row[unknown] is None, unknown
         assert row["truncated"] == (1.0 if reason else None)
+
+
+@pytest.mark.parametrize("rewards", [[-1.0, 1.0, -1.0, -1.0], [0.0, 10.0, 4.0, 8.0]])
+def test_scores_of_another_environment_that_leave_0_to_1_have_intervals_of_their_own_size(tmp_path, rewards):
+    """Also against a side that happens to stay within. Ours keep theirs."""
+    sides = []
+    for name, scores in (("a", rewards), ("b", [1.0] * 4)):
+        made = [group(k, [score], environment="gym", phase="eval") for k, score in enumerate(scores)]
+        made += [group(f"ours-{k}", [1.0], phase="eval") for k in range(4)]
+        sides.append(ledger_rows(tmp_path / name, made))
+    mean, half = fmean(rewards), t_quantile(3) * stdev(rewards) / 2
+    gym, ours = statistics(sides[0], By.PHASE).iter_rows(named=True)
+    for name in ("mean_base_score", "mean_score", "mean_reward"):
+        assert gym[name] == pytest.approx(mean)
+        assert (gym[f"{name}_low"], gym[f"{name}_high"]) == pytest.approx((mean - half, mean + half)), name
+    assert 0 < ours["mean_base_score_low"] < ours["mean_base_score_high"] == 1
+    gym, ours = compare(*sides, By.PHASE).filter(measure="mean_base_score").iter_rows(named=True)
+    assert (gym["low"], gym["high"]) == pytest.approx((mean - 1 - half, mean - 1 + half))
+    assert -1 < ours["low"] < ours["high"] < 1
 
 
 def test_a_complexity_out_of_range_is_in_the_last_tenth(tmp_path):

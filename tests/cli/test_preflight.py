@@ -14,14 +14,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rg_env.analysis.preflight import TaskReport, add_length, add_levels
 from rg_env.base.errors import ConfigError, RGEnvError
 from rg_env.cli import app, preflight_command
+from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import open_run
 from rg_env.evaluate.preflight import StoppedError
 from rg_env.evaluate.server import Program
 from rg_env.rollouts import preflight_limits
 from rg_env.skyrl.cpu import nano_path
 from rg_env.skyrl.train_config import load_run
+from tests.analysis.samples import write_texts
+from tests.dump.records import group, rollout, unanswered
 from tests.evaluate.server import completion, serving
 
 LIMIT = 64
@@ -230,6 +234,21 @@ def test_a_level_that_is_neither_too_hard_nor_too_easy(preflight, c, words):
     assert facts["alarm"], facts
     assert facts["tasks"][0]["alarms"][0].startswith(words)
     assert facts["settings"][0].startswith("complexity="), facts
+
+
+def test_requests_that_failed_are_no_wrong_responses(tmp_path):
+    unknown, config = (0.0, None, None), RGDumpConfig()
+    answered = [rollout(1.0, 0, response_tokens=100), unanswered(1), unanswered(2)]
+    write_texts(tmp_path / "some", [group(0, answered, complexity=0.5)])
+    write_texts(tmp_path / "none", [group(0, [unanswered()])])
+    report = TaskReport("chain_sum", 1, 3, unknown, (1.0, None, None), unknown, unknown, 64)
+    add_length(report, tmp_path / "some", LIMIT, config)
+    add_levels(report, tmp_path / "some", config, {})
+    assert (report.paid, report.levels) == ({f"{LENGTH}=112": 1.0}, {0.5: 1.0})
+    report.alarms.clear()
+    add_length(report, tmp_path / "none", LIMIT, config)
+    add_levels(report, tmp_path / "none", config, {})
+    assert ["failed: ask again" in alarm for alarm in report.alarms] == [True, True]
 
 
 def test_a_broken_scorer_is_named_with_its_task(preflight, tmp_path, monkeypatch):

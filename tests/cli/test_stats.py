@@ -208,9 +208,12 @@ def test_the_head_says_what_was_counted_from_texts(tmp_path):
     assert f"Statistics and charts come {head.partition(' · ')[2].partition(' · ')[2]}." in notes
 
 
-def test_no_common_question_is_an_error(folder):
+def test_no_common_question_is_an_error(folder, tmp_path):
     error = stats(folder, "--against", "dumps/sample").exception
-    assert isinstance(error, RGEnvError) and "no question is in both dumps" in str(error)
+    assert isinstance(error, RGEnvError) and "no question is in both dumps, so" in str(error)
+    write_ledger(tmp_path / "other", [group(k, task="gcd", phase="eval", environment="imported") for k in range(1, 4)])
+    error = str(stats(folder, "--against", tmp_path / "other").exception)
+    assert "3 questions as train rg_dump on this side and as eval imported on the other" in error
 
 
 def test_bad_input_is_named_and_the_rest_is_counted(tmp_path):

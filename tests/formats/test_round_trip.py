@@ -67,3 +67,15 @@ def test_what_was_exported_comes_back_equal(name, form, source, odd, tmp_path):
     assert lines(tmp_path / "back") == lines(dump)
     assert validate(tmp_path / "back").good
     assert dumps("stats", tmp_path / "back").exit_code == 0
+
+
+EXPORTS = [("atif", "atif", "eval"), ("traces", "verifiers", "again/traces.jsonl")]
+
+
+@pytest.mark.parametrize(("name", "back", "file"), EXPORTS)
+def test_exports_that_overlap_come_back_once(name, back, file, odd, tmp_path):
+    for out in ("traces.jsonl", file):
+        assert dumps("export", name, odd, "--out", tmp_path / "source" / out).exit_code == 0
+    done = dumps("import", back, tmp_path / "source", "--out", tmp_path / "out")
+    assert done.exit_code == 0 and "7 rollouts saved again and counted once" in " ".join(done.output.split())
+    assert lines(tmp_path / "out") == lines(odd)

@@ -331,6 +331,13 @@ def test_the_reward_of_several_numbers_is_the_one_that_the_user_chooses(tmp_path
     assert rewards == [table["reward"].to_list()]
     code, said = dumps(*import_it, "confidenze", "--out", tmp_path / "no")
     assert code == 2 and "has no number `confidenze` (--reward), but: reward, confidence" in said
+    write_lines(tmp_path / "atif" / "a.json", trajectory(step("agent", "x"), extra={"accuracy": 0.25, "note": "y"}))
+    import_atif = ("import", "atif", tmp_path / "atif", "--reward")
+    assert dumps(*import_atif, "accuracy", "--out", tmp_path / "atif-out")[0] == 0
+    (group,) = open_run(tmp_path / "atif-out").groups()
+    assert group.rollouts[0].reward == 0.25
+    code, said = dumps(*import_atif, "note", "--out", tmp_path / "no")
+    assert code == 2 and "has no number `note` (--reward), but: accuracy" in said
     write_lines(tmp_path / "1.jsonl", verl("Q", 0.5, acc=True))
     assert dumps("import", "verl", tmp_path / "1.jsonl", "--reward", "acc", "--out", tmp_path / "verl")[0] == 0
     (group,) = open_run(tmp_path / "verl").groups()
@@ -496,7 +503,7 @@ def test_nemo_gym(tmp_path):
     write_lines(tmp_path / "data" / "example_rollouts_materialized_inputs.jsonl", {"responses_create_params": {}})
     (sums, one, other), rewards, said = imported("nemo-gym", tmp_path / "data", tmp_path / "out")
     assert (rewards[0], rewards[2]) == ([1.0, 0.0, 1.0], [-1.0]) and "reward of 1 unknown" in said
-    assert (sums.task, sums.expected_answer, sums.phase, one.uid) == ("sums", "2", "eval", "7")
+    assert (sums.task, sums.expected_answer, sums.phase, one.uid.split()[0]) == ("sums", "2", "eval", "7")
     first = sums.rollouts[0]
     call = "<think>I call.</think>\n" + '[tool_call {"name": "add", "arguments": "{\\"a\\": 1}"}]'
     assert contents(first) == ["Add.", "1+1?", call, "2", "It is 2."]
@@ -507,6 +514,28 @@ def test_nemo_gym(tmp_path):
         "length",
     )
     assert one.rollouts[0].masked and contents(other.rollouts[0]) == ["2+2?", "4"]
+    assert [rollout.stop_reason for rollout in sums.rollouts] == ["stop", "stop", "length"]
+    _, said = dumps("stats", tmp_path / "out", "--json", "--by", "phase")
+    assert json.loads(said)[0]["truncated"] == 0.25
+
+
+def test_collections_of_nemo_gym_in_one_folder_keep_their_questions_apart_and_shards_unite(tmp_path):
+    rows = {"math-rs0-chunk0": ("1+1?", "a", 1.0), "math-rs1-chunk0": ("1+1?", "a", 1.0)}
+    rows |= {"code": ("2+2?", "a", 0.0), "other": ("1+1?", "b", 0.5)}
+    for name, (question, model, reward) in rows.items():
+        row = GYM | {"_ng_task_index": 0, "reward": reward, "responses_create_params": {"input": question}}
+        row["response"] = GYM["response"] | {"model": model}
+        write_lines(tmp_path / "data" / f"{name}_rollouts.jsonl", row)
+    _, rewards, said = imported("nemo-gym", tmp_path / "data", tmp_path / "out")
+    assert sorted(rewards) == [[0.0], [0.5], [1.0, 1.0]] and "equal prompts" not in said
+
+
+def test_failures_of_nemo_gym_are_unscored(tmp_path):
+    failed = GYM | {"_ng_failure_class": "judge_failed", "reward": 0.0}
+    write_lines(tmp_path / "data" / "eval.jsonl", GYM, failed)
+    write_lines(tmp_path / "data" / "eval_failures.jsonl", failed)
+    (group,), _, said = imported("nemo-gym", tmp_path / "data", tmp_path / "out")
+    assert [rollout.status for rollout in group.rollouts] == ["ok", "unscored"] and "reward of 1 unknown" in said
 
 
 OLDER = {

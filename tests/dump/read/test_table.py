@@ -11,8 +11,11 @@ from rg_env.analysis.export import export_table
 from rg_env.analysis.stats import counts, measure, statistics
 from rg_env.base.errors import DumpError
 from rg_env.cli import app
-from rg_env.dump import open_run
+from rg_env.dump import Attempt, open_run, write_manifest
 from rg_env.dump.schema import ROLLOUT_FACTS
+from tests.analysis.samples import write_ledger
+from tests.dump import records
+from tests.dump.records import RUN_ID, manifest
 
 SAMPLE = "dumps/sample"
 
@@ -32,7 +35,7 @@ def test_its_figures_are_those_of_the_dump(table, condition, monkeypatch):
     for by in ("task", "phase", "step"):
         assert_frame_equal(statistics(this, by), statistics(that, by), rel_tol=1e-10)
         assert_frame_equal(counts(this, by), counts(that, by))
-    assert_frame_equal(dump.ledger_frame(), exported.ledger_frame())
+    assert_frame_equal(dump.ledger_frame().drop("solved_at"), exported.ledger_frame().drop("solved_at"))
 
 
 def test_its_groups_are_those_of_the_ledger(table):
@@ -56,6 +59,21 @@ def test_texts_are_those_of_the_files_beside_it(table, tmp_path):
     assert whole.text(run_id, group_id) == open_run(SAMPLE).text(run_id, group_id)
     assert list(whole.groups()) == list(open_run(SAMPLE).groups())
     assert whole.settings == open_run(SAMPLE).settings
+    part = open_run(SAMPLE).where(["task = 'gcd' OR base_score = 1"])
+    export_table(part, beside / "part.parquet")
+    exported = open_run(beside / "part.parquet")
+    assert list(exported.groups()) == list(part.groups()) and not exported.findings().kept
+    (finding,) = alone.findings()
+    assert "the text of 32 groups is not beside it" in str(finding)
+
+
+def test_alone_it_knows_what_solved_meant(tmp_path):
+    write_ledger(tmp_path / "dump", [records.group(0, [0.6, 0.8])])
+    write_manifest(tmp_path / "dump", RUN_ID, Attempt.read(manifest(solved_at=0.7)))
+    export_table(open_run(tmp_path / "dump"), tmp_path / "table.parquet")
+    for solved_at, rate in ((None, 0.5), (0.6, 1.0)):
+        for path in ("dump", "table.parquet"):
+            assert statistics(open_run(tmp_path / path), solved_at=solved_at)["solve_rate"].to_list() == [rate]
 
 
 def test_commands_read_it(table, tmp_path):
