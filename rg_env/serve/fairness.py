@@ -1,16 +1,19 @@
 """Whose turn it is: work of many clients, a few pieces at a time, client by client. `FairSlots` has slots for work that
 others do (scorers, makers of items), `Rounds` shares the event loop itself.
 
-Invariant of `FairSlots`: a client whose work was slow within the last minute has at most half of the slots, unless
-nobody else has asked for any in that time; so slow work of one client leaves the other slots to the others. A slot
-comes back when its work is done, or was cancelled.
+Invariant of `FairSlots`: nobody who waits has had less of the slots' time than who gets the next one. A client that has
+had most of it, and whose work was slow within the last minute, has at most half of the slots, unless nobody else has
+asked for any in that time; so slow work of one client leaves the other slots to the others. A slot comes back when its
+work is done, or was cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -31,23 +34,42 @@ class Shares(Counter[str]):
 
 @dataclass
 class _Client:
-    """One client's work: what runs, with its beginning; what waits; when it last was slow, and last asked."""
+    """One client's work.
+
+    Attributes:
+        running: with its beginning.
+        seconds: of slots that it has had, as a place in the order of turns: see `FairSlots`.
+        slow_at: when its work last was slow.
+        asked_at: when it last asked, or was done.
+    """
 
     running: dict[asyncio.Future[None], float] = field(default_factory=dict)
     waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+    is_queued: bool = False
+    seconds: float = 0.0
     slow_at: float = float("-inf")
     asked_at: float = 0.0
 
+    def seconds_at(self, now: float) -> float:
+        """Return `seconds`, and what runs now."""
+        return self.seconds + sum(now - started for started in self.running.values())
+
 
 class FairSlots:
-    """Slots for pieces of work, for use in one event loop. Other threads may ask `is_alone`."""
+    """Slots for pieces of work, for use in one event loop. Other threads may ask `is_alone`.
+
+    The next slot is for the client that has had least of their time (start-time fair queuing: Goyal, Vin and Cheng,
+    1996). Who has asked for nothing meanwhile begins with what the others have reached, and has saved nothing up.
+    """
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self._running = 0
         self._clients: dict[str, _Client] = {}
-        # Those who wait; the one whose turn is longest ago comes first.
-        self._queue: OrderedDict[str, _Client] = OrderedDict()
+        # Those who wait, by `seconds`, which may have grown since.
+        self._queue: list[tuple[float, int, str]] = []
+        self._numbers = itertools.count()
+        self._reached = 0.0
         self._forgot_at = 0.0
 
     def is_alone(self, name: str) -> bool:
@@ -62,8 +84,7 @@ class FairSlots:
         client.asked_at = time.monotonic()
         slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         client.waiting.append(slot)
-        # A client that waits already keeps its place.
-        self._queue.setdefault(name, client)
+        self._enter(name, client)
         self._give()
         try:
             await slot
@@ -77,30 +98,40 @@ class FairSlots:
         started = client.running.pop(slot)
         self._running -= 1
         client.asked_at = time.monotonic()
-        if client.asked_at - started > SLOW_SECONDS:
+        took = client.asked_at - started
+        client.seconds += took
+        if took > SLOW_SECONDS:
             client.slow_at = client.asked_at
         self._give()
 
+    def _enter(self, name: str, client: _Client) -> None:
+        """Put a client that waits into the queue."""
+        if not client.is_queued and client.waiting:
+            client.is_queued = True
+            client.seconds = max(client.seconds, self._reached)
+            heapq.heappush(self._queue, (client.seconds, next(self._numbers), name))
+
     def _give(self) -> None:
-        """Give free slots to those who wait, one client after the other."""
-        # In rounds, so that a client with much work gets one slot a round, like all others.
-        has_given = True
-        while has_given:
-            has_given = False
-            for name, client in list(self._queue.items()):
-                if self._running >= self._slots:
-                    return
-                while client.waiting and client.waiting[0].done():  # cancelled
-                    client.waiting.popleft()
-                if not client.waiting:
-                    del self._queue[name]
-                elif len(client.running) < self._most(client):
-                    slot = client.waiting.popleft()
-                    client.running[slot] = time.monotonic()
-                    self._running += 1
-                    slot.set_result(None)
-                    self._queue.move_to_end(name)
-                    has_given = True
+        """Give free slots to those who wait."""
+        passed_over = []
+        while self._queue and self._running < self._slots:
+            seconds, _, name = heapq.heappop(self._queue)
+            client = self._clients[name]
+            client.is_queued = False
+            while client.waiting and client.waiting[0].done():  # cancelled
+                client.waiting.popleft()
+            if client.seconds == seconds and client.waiting:
+                if len(client.running) >= self._most(client):
+                    passed_over.append((name, client))
+                    continue
+                slot = client.waiting.popleft()
+                client.running[slot] = time.monotonic()
+                self._running += 1
+                self._reached = seconds
+                slot.set_result(None)
+            self._enter(name, client)
+        for name, client in passed_over:
+            self._enter(name, client)
 
     def _most(self, client: _Client) -> int:
         """Return how many slots a client may have now."""
@@ -108,7 +139,12 @@ class FairSlots:
         # Work that still runs counts as well: slow work is known before it ends.
         slowest = min(client.running.values(), default=now)
         is_slow = now - client.slow_at < MEMORY_SECONDS or now - slowest > SLOW_SECONDS
-        return max(1, self._slots // 2) if is_slow and len(self._clients) > 1 else self._slots
+        if not is_slow or len(self._clients) == 1:
+            return self._slots
+        # On a busy machine, all work is slow.
+        had = client.seconds_at(now)
+        has_had_most = all(other.seconds_at(now) <= had for other in self._clients.values())
+        return max(1, self._slots // 2) if has_had_most else self._slots
 
     def _forget(self) -> None:
         """Forget clients that have asked for nothing lately. Looks once a second."""
@@ -117,10 +153,9 @@ class FairSlots:
             return
         self._forgot_at = now
         for name, client in list(self._clients.items()):
-            is_idle = not client.running and not client.waiting
+            is_idle = not client.running and not client.is_queued
             if is_idle and now - client.asked_at > MEMORY_SECONDS:
                 del self._clients[name]
-                self._queue.pop(name, None)
 
 
 class Rounds:

@@ -77,7 +77,9 @@ class _Server(uvicorn.Server):
 
 def run(desk: Desk, listener: socket.socket, at_end: Callable[[], None]) -> None:
     """Serve on this socket until SIGTERM or Ctrl-C, then call `at_end`."""
-    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; connections have it from the socket that accepts them
+    # Connections have options from the socket that accepts them. asyncio sets this one only for sockets that name TCP.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _REPLY_SECONDS * 1000)
     sys.setswitchinterval(_SWITCH_SECONDS)
     make_server(desk, at_end).run(sockets=[listener])

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
@@ -118,6 +119,17 @@ def test_a_client_that_takes_nothing_of_its_replies_is_given_up(monkeypatch: pyt
     server[0].should_exit = True
     thread.join(60)
     assert ended.is_set()
+
+
+def test_a_reply_in_two_parts_does_not_wait_for_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a client that keeps its connection, the system confirms the first part only after 40 ms."""
+    monkeypatch.setattr(http_app, "make_server", lambda *_: SimpleNamespace(run=lambda sockets: None))
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
+        http_app.run(Desk(Scorer(1)), listener, lambda: None)
+        client.connect(listener.getsockname())
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_refused_body_is_not_read(connect: Connect) -> None:

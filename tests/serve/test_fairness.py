@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 
 from rg_env.serve import fairness
 from rg_env.serve.fairness import FairSlots, Rounds
@@ -53,6 +54,47 @@ def test_slow_work_of_one_client_leaves_slots_to_the_others(monkeypatch) -> None
                 await task
         held.set()
         await asyncio.wait_for(asyncio.gather(*(hold("slow") for _ in range(4))), 60)
+
+    asyncio.run(test())
+
+
+def test_where_all_work_is_slow_only_who_has_had_most_is_held_back(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(fairness, "SLOW_SECONDS", 0.001)
+
+    async def test() -> None:
+        turns, running, most = FairSlots(4), Counter[str](), Counter[str]()
+
+        async def work(client: str, seconds: float) -> None:
+            async with turns.turn(client):
+                running[client] += 1
+                most[client] = max(most[client], running[client])
+                await asyncio.sleep(seconds)
+                running[client] -= 1
+
+        await work("polite", 0.01)
+        await work("rude", 0.1)
+        rude = [asyncio.ensure_future(work("rude", 0.1)) for _ in range(12)]
+        for _ in range(3):
+            await asyncio.gather(*(work("polite", 0.01) for _ in range(2)))
+        assert most == {"rude": 2, "polite": 2}
+        await asyncio.gather(*rude)
+
+    asyncio.run(test())
+
+
+def test_the_next_slot_is_for_who_has_had_least() -> None:
+    async def test() -> None:
+        turns, order = FairSlots(1), []
+
+        async def work(client: str, seconds: float) -> None:
+            async with turns.turn(client):
+                order.append(client)
+                await asyncio.sleep(seconds)
+
+        long = [work("long", 0.05) for _ in range(3)]
+        await asyncio.gather(*long, *(work("short", 0.001) for _ in range(10)))
+        # All short ones together take less time than the first long one.
+        assert order.index("long", 1) > 9, order
 
     asyncio.run(test())
 
