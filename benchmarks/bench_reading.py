@@ -1,13 +1,12 @@
 """Reading dumps: commands of rg_env, and short programs over the same files, each in a new process, imports included.
-The rivals of `stats` compute one small table per task: groups, solve rate, share of groups without signal; polars reads
-the same columns as `stats`.
+In CPU time of all threads, the first screen in wall time. The rivals of `stats` compute one small table per task:
+groups, solve rate, share of groups without signal; polars reads the same columns as `stats`.
 """
 
 from __future__ import annotations
 
 import os
 import pty
-import re
 import select
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,17 +16,7 @@ from pathlib import Path
 from time import perf_counter
 
 from benchmarks.comparison import Comparison, Cost, Goal, of_command, python, rg_env
-from benchmarks.make_dump import TASKS, make_dump
-
-NOTES = (
-    "Most of the time of `stats` goes into checking every value of every line, which polars does not do, and into "
-    "frames of the checked records.",
-    "`report` of 5 GB takes 33 s of processor time, most of it on all cores: 18 s to check every line of the texts as "
-    "`stats` checks them, 4 and 7 s to read the ledger for the statistics and for the groups to browse, 4 s for "
-    "statistics. Checking only the group ids of the texts would save 8 s, but malformed values would not be reported.",
-    "Reading and parsing two chunks at a time in threads saved 0.1 s of `stats` and took 90 MB more, because polars "
-    "parses a chunk on all cores already.",
-)
+from benchmarks.make_dump import make_dump
 
 STATISTICS = {
     "polars": """
@@ -80,9 +69,12 @@ class Runs:
         self._command = command
         self._done: list[Cost] = []
 
-    def wall(self) -> float:
+    def cpu(self) -> float:
         self._done.append(of_command(self._command))
-        return self._done[-1].wall
+        return self._done[-1].cpu
+
+    def wall(self) -> float:
+        return of_command(self._command).wall
 
     def memory(self) -> float:
         return self._done.pop(0).memory
@@ -102,7 +94,7 @@ def comparisons(folder: Path, quick: bool) -> Iterator[Comparison]:
     make_dump(whole, size=gigabytes * 1e9)
     size = f"of a dump of {gigabytes:g} GB"
     time, memory = _compared(f"`report` {size}", _report(whole, gigabytes), python(READ, str(whole)), READER)
-    yield time if quick else replace(time, goal=Goal(cost=5.0 * gigabytes))
+    yield time
     yield memory
     scan = Runs(python(SCAN, str(whole))).wall
     yield Comparison(f"`show` {size}, first screen", "s", lambda: first_screen(whole), scan, "polars, 50 rows")
@@ -114,14 +106,14 @@ def _of_ledgers(folder: Path, sizes: Sequence[int]) -> Iterator[Comparison]:
         make_dump(ledger, groups=groups, texts=False)
         what, ours = f"`stats` of {groups:,} groups", _stats(ledger)
         if groups < sizes[-1]:
-            rival = Runs(python(STATISTICS["polars"], str(ledger))).wall
-            yield Comparison(what, "s", Runs(ours).wall, rival, "polars, a table")
+            rival = Runs(python(STATISTICS["polars"], str(ledger))).cpu
+            yield Comparison(what, "s", Runs(ours).cpu, rival, "polars, a table")
             continue
         for name, program in STATISTICS.items():
             about = f"{what} ({name})"
             time, memory = _compared(about, ours, python(program, str(ledger)), f"{name}, a table")
-            if name == "polars":
-                time = replace(time, goal=Goal(ratio=3.0) if groups == 100_000 else Goal())
+            if name == "polars" and groups == 100_000:
+                time, memory = replace(time, goal=Goal(ratio=1.4)), replace(memory, goal=Goal(ratio=2.0))
             yield time
             yield memory
 
@@ -135,10 +127,10 @@ write_report(open_run(sys.argv[1]), sys.argv[2], force=True, max_groups=int(sys.
 
 
 def _compared(what: str, ours: Sequence[str], rival: Sequence[str], name: str) -> tuple[Comparison, Comparison]:
-    """Wall time and peak memory of two commands, to be measured in this order."""
+    """CPU time and peak memory of two commands, to be measured in this order."""
     mine, theirs = Runs(ours), Runs(rival)
     return (
-        Comparison(what, "s", mine.wall, theirs.wall, name),
+        Comparison(what, "s", mine.cpu, theirs.cpu, name),
         Comparison(f"{what}: peak memory", "MB", mine.memory, theirs.memory, name),
     )
 
@@ -158,15 +150,15 @@ def _report(folder: Path, gigabytes: float) -> list[str]:
 
 
 def first_screen(folder: Path) -> float:
-    """Seconds from the start of `show` to a screen with a task's name and the number of groups read."""
+    """Seconds from the start of `show` to the first screen of its pager, `less`, with the prompt below it."""
     command = rg_env("dumps", "show", str(folder))
     start = perf_counter()
     process, terminal = pty.fork()
     if process == 0:
-        os.environ |= {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
+        os.environ |= {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40", "PAGER": "less"}
         os.execv(command[0], command)
     shown = b""
-    while not (TASKS[0].encode() in shown and re.search(rb"of [\d,]+ groups", shown)):
+    while b"\n:" not in shown:
         if not select.select([terminal], [], [], TIMEOUT)[0]:
             raise TimeoutError(shown[-2000:])
         shown += os.read(terminal, 1 << 16)
