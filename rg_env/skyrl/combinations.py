@@ -268,6 +268,9 @@ _OF_OLD_POLICY = ["regular", "dual_clip", "gspo", "clip_cov", "kl_cov", "cispo",
 """Losses of SkyRL's that need logprobs of the policy that has sampled, which the asynchronous loop does not keep."""
 
 
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+
+
 def workers_of(cfg: Any, role: str) -> int:
     """Return the number of workers that share a model."""
     nodes = value_of(cfg, f"trainer.placement.{role}_num_nodes")
@@ -294,6 +297,10 @@ def check_workers(cfg: Any) -> Mistakes:
         if workers_of(cfg, role) != policy:
             right = f"must give as many GPUs as the policy has, {policy}, because they share them"
             yield f"trainer.placement.{role}_num_gpus_per_node", right
+    rank = trainer.policy.model.lora.rank
+    # SkyRL makes it vLLM's `max_lora_rank`. Megatron may merge the adapters before.
+    if trainer.strategy != "megatron" and rank > 0 and rank not in LORA_RANKS:
+        yield "trainer.policy.model.lora.rank", f"vLLM takes {', '.join(map(str, LORA_RANKS))}"
     if trainer.strategy != "megatron" and trainer.remove_microbatch_padding and not trainer.flash_attn:
         yield "trainer.flash_attn", "trainer.remove_microbatch_padding needs it; set that to false, too"
 

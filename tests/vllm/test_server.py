@@ -2,10 +2,12 @@
 
 import shutil
 import subprocess
+from typing import get_args
 
 import psutil
 import pytest
 
+from rg_env.skyrl.combinations import LORA_RANKS
 from rg_env.skyrl.cpu import nano_path
 from tests.running import ROOT, program, rg_env
 from tests.vllm.conftest import members_of, running_server
@@ -26,6 +28,12 @@ def test_another_model_and_too_little_room_are_refused(run, tmp_path):
     name = "generator.inference_engine.served_model_name"
     assert "the server has 'nano'" in refusal(*run, f"{name}=null", f"trainer.policy.model.path={model}")
     assert "--max-model-len" in refusal(*run, "generator.sampling_params.max_generate_length=1000")
+
+
+def test_the_ranks_of_lora_are_those_of_vllm():
+    from vllm.config.lora import MaxLoRARanks
+
+    assert get_args(MaxLoRARanks) == LORA_RANKS
 
 
 def test_a_server_that_cannot_start_leaves_nothing(tmp_path):

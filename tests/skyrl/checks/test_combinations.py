@@ -105,6 +105,7 @@ WRONG = [
     ),
     (ON_4 | {f"{A}.use_kl_loss": True, "trainer.placement.colocate_all": True}, "as many GPUs as the policy has, 4"),
     (ON_4 | {"trainer.remove_microbatch_padding": True}, "needs it; set that to false, too"),
+    (GPU | {"trainer.policy.model.lora.rank": 24}, "vLLM takes 1, 8, 16, 32,"),
     ({"trainer.update_ref_every_epoch": True}, "there is no reference model"),
     (
         {"trainer.update_ref_every_epoch": True, f"{A}.use_kl_loss": True, "trainer.epochs": 1},
