@@ -120,7 +120,7 @@ def follow(count, run, tmp_path):
 
 
 def test_the_server_follows_the_trainer(run, tmp_path):
-    follow(8, run, tmp_path)
+    follow(4, [*run, f"{RG}.num_eval_samples_per_task=4"], tmp_path)
 
 
 @pytest.mark.weekly
