@@ -3,7 +3,7 @@
 An indented block has commands for a shell. A fenced one with the word python, yaml or toml has what it says, one
 without a word shows output. Comments above a block, which readers do not see, say what a test does not do with it:
 
-    <!-- long: REASON -->               runs in `make test-long`
+    <!-- weekly: REASON -->             runs in `make test-weekly`
     <!-- not run: REASON -->            does not run
     <!-- not run, lines 2, 3: REASON --> … these lines of the block; a line that goes on counts once
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EVIDENCE = sorted((ROOT / "evidence").glob("*.md"))
 """Pages for reviewers, whose links are checked and whose commands are not run."""
-_MARK = re.compile(r"<!-- (long|not run)(?:, lines? ([\d, ]+))?: (\S.*) -->")
+_MARK = re.compile(r"<!-- (weekly|not run)(?:, lines? ([\d, ]+))?: (\S.*) -->")
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Mark:
     """Why some lines of a block do not run; of no line in particular, why the block does not.
 
     Attributes:
-        when: `long` or `not run`.
+        when: `weekly` or `not run`.
         lines: from 1.
     """
 
@@ -79,7 +79,7 @@ def blocks(page: Path) -> list[Block]:
             numbers = frozenset(int(number) for number in (mark[2] or "").split(", ") if number)
             marks.append(Mark(mark[1], numbers, mark[3]))
             continue
-        assert not re.match(r"<!-- *(long|not run)", line), f"{page.name}:{start}: {line}"
+        assert not re.match(r"<!-- *(weekly|not run)", line), f"{page.name}:{start}: {line}"
         if line.startswith("```"):
             end = lines.index("```", at)
             found.append(Block(page, start + 1, line[3:], "\n".join(lines[at:end]) + "\n", tuple(marks)))

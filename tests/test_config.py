@@ -60,7 +60,7 @@ def test_a_setting_given_twice_in_a_file_is_refused(tmp_path, content):
         read_file(path, lambda name: name not in ("trainer",))
 
 
-@pytest.mark.parametrize("text", ["2024-13-45", "!!int x", "0x_", "9" * 5000, "[" * 5000, "!!timestamp x", "!!bool x"])
+@pytest.mark.parametrize("text", ["2024-13-45", "!!int x", "0x_", "9" * 5000, "[" * 1000, "!!timestamp x", "!!bool x"])
 def test_what_yaml_cannot_read_is_one_line(tmp_path, text):
     path = tmp_path / "run.yaml"
     path.write_text(f"trainer.seed: {text}")

@@ -5,7 +5,7 @@ Imports in functions count. Imports under TYPE_CHECKING do not count as heavy.
 """
 
 import ast
-from collections.abc import Iterator
+import functools
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,10 @@ LIGHT = ("runner", "dump", "analysis", "page", "scoring", "tasks", "evaluate")
 HEAVY = {"torch", "ray", "skyrl", "skyrl_gym"}
 
 
-def imports(module: str, for_types: bool = True) -> Iterator[str]:
+@functools.cache
+def imports(module: str, for_types: bool = True) -> frozenset[str]:
     """The modules that a module imports. `from package import name` is the submodule if there is one by that name."""
+    found = set()
     tree = ast.parse(FILES[module].read_text())
     types_only = [
         node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
@@ -30,7 +32,7 @@ def imports(module: str, for_types: bool = True) -> Iterator[str]:
         if node in skipped:
             continue
         if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
+            found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
             package = node.module or ""
             if node.level:  # in the runner, which is to run under any name
@@ -38,7 +40,8 @@ def imports(module: str, for_types: bool = True) -> Iterator[str]:
                 package = ".".join(["rg_env.runner", *([node.module] if node.module else [])])
             for name in node.names:
                 submodule = f"{package}.{name.name}"
-                yield submodule if submodule in FILES else package
+                found.add(submodule if submodule in FILES else package)
+    return frozenset(found)
 
 
 def circle(graph: dict[str, set[str]]) -> list[str]:

@@ -24,9 +24,9 @@ RECIPES = sorted([*CONFIGS.glob("*.yaml"), *CONFIGS.glob("cpu/*.yaml")])
 GPU_RECIPES = [path for path in RECIPES if path.stem.endswith("gpu")]
 PUBLISHED = [path for path in GPU_RECIPES if path.stem not in ("debug_1gpu", "nano_1gpu")]
 SOURCES = json.loads((CONFIGS.parent / "tests" / "data" / "recipe_sources.json").read_text())
-TWINS = ["dapo", "ppo"]
-"""Trained at every commit: one that draws groups until they have a signal, and one with a critic and a reference."""
-WEEKLY_TWINS = ["grpo", "reinforce_pp", "rloo"]
+TWINS = ["ppo"]
+"""Trained at every commit: with a critic and a reference."""
+WEEKLY_TWINS = ["dapo", "grpo", "reinforce_pp", "rloo"]
 
 
 def name_of(path):

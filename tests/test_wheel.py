@@ -11,8 +11,8 @@ import urllib.request
 
 import pytest
 
-from tests.evaluate.test_light_install import try_everything
-from tests.running import ROOT, run_command
+from tests.evaluate.server import completion, serving
+from tests.running import ROOT, program, run_command
 
 # The commands run in a new environment, without compiled modules.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(950)]
@@ -84,7 +84,20 @@ def test_a_wheel_serves(run):
 
 
 def test_an_endpoint_needs_no_trainer(environment, tmp_path):
+    """Collect, resume, evaluate, and read the dump; nothing heavy is imported."""
     installed = {path.name for path in (environment / "lib").glob("python*/site-packages/*")}
     assert "rg_env" in installed
     assert not installed & {"torch", "ray", "skyrl", "transformers"}
-    try_everything(environment / "bin" / "python", tmp_path)
+    with serving(lambda number, body: completion("<think>x</think><answer>1</answer>")) as server:
+        model = ("--endpoint", server.url, "--model", "m", "--samples", "2", "--tasks", "gcd")
+        commands = [
+            ("collect", *model, "--groups", "3", "--out", tmp_path / "dump"),
+            ("collect", *model, "--groups", "3", "--out", tmp_path / "dump", "--resume"),
+            ("eval", *model, "--out", tmp_path / "eval"),
+            ("dumps", "stats", tmp_path / "dump"),
+            ("dumps", "validate", tmp_path / "dump", tmp_path / "eval"),
+            ("dumps", "rescore", tmp_path / "eval"),
+            ("eval", "--help"),
+        ]
+        _, *command = program("light_commands", json.dumps(commands, default=str))
+        run_command(environment / "bin" / "python", *command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)})

@@ -20,30 +20,21 @@ from tests.running import ROOT, run_command
 Rule = Callable[[Mapping[str, Any], str], float]
 
 
-@pytest.mark.parametrize(
-    "tasks",
-    [
-        {"careful": set()},
-        pytest.param(
-            {
-                "careful": set(),
-                "evaluating": {"code", "growth"},
-                "fragile": {"crash", "hang"},
-                "measuring": {"free reward"},
-                "remembering": {"poison"},
-            },
-            marks=pytest.mark.long,
-        ),
-    ],
-)
-def test_users_own_scorers_are_attacked(tmp_path: Path, tasks: dict[str, set[str]]) -> None:
+@pytest.mark.long
+def test_users_own_scorers_are_attacked(tmp_path: Path) -> None:
+    tasks: dict[str, set[str]] = {
+        "careful": set(),
+        "evaluating": {"code", "growth"},
+        "fragile": {"crash", "hang"},
+        "measuring": {"free reward"},
+        "remembering": {"poison"},
+    }
     shutil.copy(ROOT / "tests" / "programs" / "attacked_tasks.py", tmp_path)
     main = "import rg_env.attack.attack_run as run; run._DEADLINE = 0.3; from rg_env.cli import main; main()"
     options = ["--imports", "attacked_tasks", "--tasks", ",".join(tasks), "--items", "8"]
     done = run_command(sys.executable, "-c", main, "attack", *options, cwd=tmp_path, check=False)
-    failed = [task for task, holes in tasks.items() if holes - {"crash", "growth", "hang"}]
-    assert done.returncode == bool(failed), done.stderr
-    assert f"an answer can use: {', '.join(failed) or 'none'} ({len(failed)} of {len(tasks)} tasks)" in done.stdout
+    assert done.returncode == 1, done.stderr
+    assert "an answer can use: evaluating, measuring, remembering (3 of 5 tasks)" in done.stdout
     rows = re.split("|".join(f"^ {task} " for task in tasks), done.stdout, flags=re.MULTILINE)[1:]
     for row, holes in zip(rows, tasks.values(), strict=True):
         assert {hole.value for hole in Hole if f"{hole} ×" in " ".join(row.split())} == holes
@@ -81,7 +72,8 @@ def test_what_pays_for_nothing_is_a_hole_and_a_busy_machine_poisons_nothing(
             return excused if score < 0 else AnswerScore(score, 0.0, score, Status.OK)
 
     monkeypatch.setattr("rg_env.attack.attack_run.Scorer", ByRule)
-    (attacked,) = attack_tasks(task, items=60)
+    monkeypatch.setattr("rg_env.attack.attack_run._probe", lambda *_: [])
+    (attacked,) = attack_tasks(task, items=30)
     assert {hit.hole for hit in attacked.hits} == holes
 
 

@@ -145,10 +145,11 @@ def test_stop_strings_end_inside_tokens(sampler: Sampler, stop: list[str]) -> No
 
         assert ends(whole) and not ends(before), "the last token completes it"
         assert response.text == whole[: ends(whole)[0]]
-    for response in responses:
-        if response.stop_reason == "length":
-            first = decode(response.token_ids[:1], skip_special_tokens=True)
-            assert not any(s in response.text[len(first) :] for s in stop)
+    cut = [r for r in responses if r.stop_reason == "length"]
+    assert cut
+    for response in cut:
+        first = decode(response.token_ids[:1], skip_special_tokens=True)
+        assert not any(s in response.text[len(first) :] for s in stop)
     if "b" in stop:
         assert any(decode(r.token_ids, skip_special_tokens=True) != r.text for r in ended)
 

@@ -67,9 +67,11 @@ def test_evaluation_of_every_exported_step(short_run, model, prefilled, prompts,
     command = ("eval", short_run[0], config, "--model", run / "exports", "--out", again)
     done = rg_env(*command, "--json", timeout=700)
     results = json.loads(done.stdout)
-    assert [result["name"] for result in results] == [f"{run.resolve().name} step {step}" for step in (1, 2)]
+    exported, results = ((1, 2), results) if prefilled else ((2,), [results])
+    assert [result["name"] for result in results] == [f"{run.resolve().name} step {step}" for step in exported]
 
-    before, after = (evaluated(folder) for folder in (run / "dumps", next(again.glob("*step_2"))))
+    last = next(again.glob("*step_2")) if prefilled else again
+    before, after = (evaluated(folder) for folder in (run / "dumps", last))
     assert len(before) == 16
     assert {item: group.rollouts[0].conversation for item, group in after.items()} == {
         item: group.rollouts[0].conversation for item, group in before.items()
@@ -82,10 +84,10 @@ def test_evaluation_of_every_exported_step(short_run, model, prefilled, prompts,
     assert any(text.startswith("<think>") for text in texts) != prefilled
 
     (sampled,), served = prompts("sampler"), prompts("server")
-    assert served == [served[0]] * 2, "both steps were asked the same"
+    assert served == [served[0]] * len(exported), "all steps were asked the same"
     assert sum(served[0].values()) == 16
     assert served[0] <= sampled, "the server made the token ids of SkyRL's prompts"
-    assert validate(next(again.glob("*step_2"))).good
+    assert validate(last).good
     assert "nothing left to do" in rg_env(*command, "--resume").stderr
 
 
@@ -99,7 +101,7 @@ def settings(model, prefilled):
         "generator.eval_sampling_params.temperature=0.0",
         "generator.eval_sampling_params.max_generate_length=64",
         "trainer.eval_interval=2",
-        "trainer.hf_save_interval=1",
+        f"trainer.hf_save_interval={1 if prefilled else 2}",  # one export is enough at every commit
         "trainer.ckpt_interval=1",
     ]
 

@@ -30,7 +30,7 @@ BATCH, SAMPLES = 8, 8
 LEGS = "{min_animals: 1, max_animals: 2, max_instances: 3}"
 KEEP_ALL = [f"{RG}.dump_other_rollouts=true", f"{RG}.dump_eval_rollouts=true", "trainer.dump_data_batch=true"]
 EVALUATE = [
-    "trainer.eval_interval=4",
+    "trainer.eval_interval=2",
     f"{RG}.num_eval_samples_per_task=4",
     "generator.eval_n_samples_per_prompt=1",
 ]
@@ -77,8 +77,8 @@ def temp():
 
 
 def test_a_run_killed_in_the_middle_of_a_step_goes_on_from_its_checkpoint(tmp_path, short_run, temp):
-    """SIGKILL in step 5, in the second of three epochs, with a checkpoint of step 4; dynamic sampling `replace`, and
-    random levels of one of two tasks."""
+    """SIGKILL in step 3, the last of the first of two epochs, with a checkpoint of step 2; dynamic sampling `replace`,
+    and random levels of one of two tasks."""
     args = [
         *short_run,
         *KEEP_ALL,
@@ -87,9 +87,9 @@ def test_a_run_killed_in_the_middle_of_a_step_goes_on_from_its_checkpoint(tmp_pa
         f"{RG}.tasks={{spell_backward: 1, leg_counting: {{weight: 1, config: {LEGS}}}}}",
         f"{RG}.complexity=random",
         f"{RG}.groups_per_file=20",
-        "trainer.max_training_steps=8",
-        "trainer.epochs=3",
-        "trainer.ckpt_interval=4",
+        "trainer.max_training_steps=4",
+        "trainer.epochs=2",
+        "trainer.ckpt_interval=2",
         "trainer.resume_mode=latest",
         "trainer.algorithm.dynamic_sampling.type=replace",
         "trainer.algorithm.dynamic_sampling.min_replace_ratio=0.05",
@@ -100,13 +100,13 @@ def test_a_run_killed_in_the_middle_of_a_step_goes_on_from_its_checkpoint(tmp_pa
         process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, env={**os.environ, "TMPDIR": temp})
     try:
         deadline = time.monotonic() + 400
-        while not _ledger_has_step(dumps, 5) and time.monotonic() < deadline:
+        while not _ledger_has_step(dumps, 3) and time.monotonic() < deadline:
             assert process.poll() is None, output.read_text()[-4000:]
             time.sleep(0.02)
     finally:
         kill_with_everything_it_started(process)
     assert process.wait(10) == -signal.SIGKILL
-    assert (tmp_path / "checkpoints" / "latest_ckpt_global_step.txt").read_text() == "4"
+    assert (tmp_path / "checkpoints" / "latest_ckpt_global_step.txt").read_text() == "2"
     before = {line.group_id for line in open_run(dumps).ledger()}
 
     rg_env("train", *args, timeout=500)
@@ -128,23 +128,23 @@ def test_a_run_killed_in_the_middle_of_a_step_goes_on_from_its_checkpoint(tmp_pa
     assert not dump.findings().counts["corrupt_line"]
     assert len({line.group_id for line in everything}) == len(everything)
     assert before <= {line.group_id for line in everything}, "what was there when it was killed is there now"
-    assert {line.attempt for line in everything if line.step == 5} == {1, 2}
+    assert {line.attempt for line in everything if line.step == 3} == {1, 2}
 
     groups = list(dump.ledger())
-    assert Counter(line.step for line in groups if line.phase == "eval") == {4: 8, 8: 8}
+    assert Counter(line.step for line in groups if line.phase == "eval") == {2: 8, 4: 8}
     steps = defaultdict(list)
     for line in groups:
         if line.phase == "train":
             steps[line.step].append(line)
-    assert {step: len(lines) for step, lines in steps.items()} == dict.fromkeys(range(1, 9), BATCH)
+    assert {step: len(lines) for step, lines in steps.items()} == dict.fromkeys(range(1, 5), BATCH)
     for step, lines in steps.items():
-        assert {line.attempt for line in lines} == {1 if step <= 4 else 2}
-    assert len({line.uid for lines in steps.values() for line in lines}) == 8 * BATCH, "every row is new"
+        assert {line.attempt for line in lines} == {1 if step <= 2 else 2}
+    assert len({line.uid for lines in steps.values() for line in lines}) == 4 * BATCH, "every row is new"
     drawn = {
         attempt: [
             (line.item, line.level, line.complexity)
             for line in everything
-            if line.attempt == attempt and line.phase == "train" and line.step == 5
+            if line.attempt == attempt and line.phase == "train" and line.step == 3
         ]
         for attempt in (1, 2)
     }
@@ -153,10 +153,10 @@ def test_a_run_killed_in_the_middle_of_a_step_goes_on_from_its_checkpoint(tmp_pa
         assert (line.complexity is not None) == bool(line.level) == (line.task == "spell_backward")
 
     trained = trained_in(dumps)
-    assert set(trained) >= {(1 if step <= 4 else 2, step) for step in range(1, 9)}
+    assert set(trained) >= {(1 if step <= 2 else 2, step) for step in range(1, 5)}
     repeated = 0
-    for step in range(1, 9):
-        noted = trained[1 if step <= 4 else 2, step]
+    for step in range(1, 5):
+        noted = trained[1 if step <= 2 else 2, step]
         assert noted.keys() <= {line.group_id for line in steps[step]}
         assert sum(noted.values()) == BATCH * SAMPLES
         assert texts_noted(dump, noted) == texts_trained_on(tmp_path / "exports", step)
@@ -179,7 +179,6 @@ def test_the_fully_async_loop(tmp_path, short_run):
         *short_run,
         *KEEP_ALL,
         *EVALUATE,
-        "trainer.eval_interval=2",
         f"{RG}.size={2 * BATCH}",
         "trainer.max_training_steps=4",
         "trainer.epochs=2",

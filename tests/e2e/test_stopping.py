@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from rg_env.dump import open_run
+from rg_env.dump.files import lock_name
 from tests.running import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1000)]
@@ -35,5 +36,5 @@ def test_sigterm_closes_the_dump_and_ends_every_process_although_a_step_blocks(t
     assert "stopped by SIGTERM" in out.splitlines()[-1]
     assert not [process for process in family if process.is_running()]
     assert not list(dumps.glob("*.part"))
-    assert not list(dumps.glob("*.lock"))
+    assert not list(dumps.glob(lock_name("*")))
     assert len(list(open_run(dumps).ledger())) == 8

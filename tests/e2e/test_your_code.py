@@ -63,7 +63,7 @@ def test_a_reward_function_that_always_fails_ends_the_run_at_the_first_step(shor
     assert {str(rollout.status) for rollout in group.rollouts} == {"reward_error"}
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_exported_rows_train_under_skyrls_own_experiment(tmp_path):
     rg_env("dataset", "--out", tmp_path / "train.parquet", "--rows", 16, "--tasks", "spell_backward")
     done = run_command(sys.executable, "-m", "tests.e2e.stock_run", tmp_path)

@@ -79,6 +79,14 @@ def show(chromium):
     assert hosts == opened
 
 
+@pytest.fixture(autouse=True)
+def close_pages(chromium):
+    """Those of earlier tests would go on asking."""
+    yield
+    for context in chromium.contexts:
+        context.close()
+
+
 @pytest.fixture(scope="module")
 def groups():
     return random_groups()
@@ -407,7 +415,7 @@ def test_damage_is_said_and_the_rest_is_shown(show, serve, tmp_path):
     text_lines = texts_file.read_bytes().splitlines(keepends=True)
     texts_file.write_bytes(text_lines[0].replace(b"{", b"[", 1) + b"".join(text_lines[1:]))
     page = show(serve(tmp_path))
-    assert "is not valid JSON" in page.text_content("#notes") or "skipped" in page.text_content("#notes")
+    assert f"{ledger.name}, line 2: torn" in page.text_content("#notes")
     assert found(page) == 3, "the line that is torn was made from its text"
     row = page.locator(".row", has_text="Text not")
     assert row.count() == 1
@@ -446,24 +454,21 @@ def test_markup_in_every_field_is_shown_and_leaves_no_box(show, serve, tmp_path)
     one = rollout(0.0, 0, conversation=messages, status=Status.ERROR, **fields)
     write_manifest(tmp_path, RUN_ID, Attempt.read({"attempt": 1, "model": HOSTILE, "started": HOSTILE}))
     dump_of(tmp_path, [group(HOSTILE, [one, violating(1, Violation.NO_THINK)], group_id=HOSTILE, **facts)])
-    for options in ({}, PHONE):
-        page = show(serve(tmp_path), **options)
-        page.locator("#tasks tbody button").click()
-        wait_for_count(page, 1)
-        page.locator(".row").click()
-        page.wait_for_selector("dialog[open] article")
-        again = show(page.url, **options)
-        for shown in (page, again):
-            assert is_open(shown)
-            assert shown.evaluate("window.hacked") is None
-            assert shown.locator("img, b").count() == 0
-            assert (
-                HOSTILE.partition("\u202e")[0]
-                in shown.locator("pre.response").last.text_content()
-                + shown.locator("pre.response").first.text_content()
-            )
-            assert not is_wider_than_its_place(shown)
-            assert not is_wider_than_its_place(shown, "document.querySelector('#group-body')")
+    page = show(serve(tmp_path))
+    page.locator("#tasks tbody button").click()
+    wait_for_count(page, 1)
+    page.locator(".row").click()
+    page.wait_for_selector("dialog[open] article")
+    again = show(page.url)
+    for shown in (page, again):
+        assert is_open(shown)
+        assert shown.evaluate("window.hacked") is None
+        assert shown.locator("img, b").count() == 0
+        responses = shown.locator("pre.response")
+        shown_texts = responses.last.text_content() + responses.first.text_content()
+        assert HOSTILE.partition("\u202e")[0] in shown_texts
+        assert not is_wider_than_its_place(shown)
+        assert not is_wider_than_its_place(shown, "document.querySelector('#group-body')")
 
 
 def test_a_phone_in_the_dark_needs_no_sideways_scrolling_and_has_contrast(show, link):

@@ -79,20 +79,17 @@ def test_what_comes_in_one_round_of_a_loop_goes_in_few_messages(actor: Guarded, 
 
 
 @pytest.mark.usefixtures("cores_to_spare")
-@pytest.mark.parametrize("place", [0, 3, 7])
 @pytest.mark.parametrize(
-    ("how", "status"),
+    ("how", "status", "place"),
     [
-        ("die", Failure.CRASHED),
-        ("spin", Failure.TIMEOUT),
-        ("sleep", Failure.TIMEOUT),
-        ("say nothing", Failure.TIMEOUT),
-        ("say more", Failure.CRASHED),
-        ("nap", "ok"),
+        *(("die", Failure.CRASHED, place) for place in (0, 3, 7)),
+        *((how, Failure.TIMEOUT, 3) for how in ("spin", "sleep", "say nothing")),
+        *(("say more", Failure.CRASHED, place) for place in (0, 3, 7)),
+        *(("nap", "ok", place) for place in (0, 3, 7)),
     ],
 )
 def test_neighbors_in_a_message_do_not_notice(
-    actor: Guarded, sizes: list[int], how: str, place: int, status: str
+    actor: Guarded, sizes: list[int], how: str, status: str, place: int
 ) -> None:
     calls = numbered(**{f"at_{place}": how})
     scored = together(actor, calls)

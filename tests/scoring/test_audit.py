@@ -231,8 +231,10 @@ def test_many_rows_are_tried_in_other_processes_with_the_same_result(
 
 def test_math_is_tried_without_changing_the_file(tmp_path: Path) -> None:
     pytest.importorskip("math_verify")
-    path = write(tmp_path / "a.jsonl", ["x+1", r"\frac{1}{2}", "(1, 2)", "$$$"])
-    assert set(faults_of(path, scorer="math")) <= {4}
+    path = write(tmp_path / "a.jsonl", ["x+1", r"\frac{1}{2}", "(1, 2)", "$$$", "<answer>8</answer>"])
+    before = Path(path).read_bytes()
+    assert faults_of(path, scorer="math") == {5: Rule.TAGS}
+    assert Path(path).read_bytes() == before
 
 
 def test_the_users_function_decides_and_nothing_is_left_out(tmp_path: Path, warnings: list[str]) -> None:

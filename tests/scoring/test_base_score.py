@@ -127,40 +127,41 @@ def test_cheap_policies_find_little_in_a_corrupt_item(cured_items: Items, task: 
             assert len(cheap_answers(task, corrupt)) <= 10
 
 
-@pytest.mark.parametrize(
-    ("failure", "status"),
-    [
-        (JobFailedError(Failure.TIMEOUT, "no core was free", excused=True), Status.TIMEOUT),
-        (JobFailedError(Failure.CRASHED, "it died twice"), Status.TIMEOUT),
-        (JobFailedError(Failure.ERROR, "it was not ready in time"), Status.ERROR),
-        (ScorerPoolError("no descriptor is free"), None),
-        (OSError("no descriptor is free"), Status.ERROR),
-    ],
-)
-def test_a_baseline_that_could_not_be_computed_is_not_remembered(
-    cured_items: Items, monkeypatch: pytest.MonkeyPatch, failure: Exception, status: Status | None
-) -> None:
-    (entry,) = cured_items("sudoku", 1)
-    right = str(entry["answer"])
+FAILURES: list[tuple[Exception, Status | None]] = [
+    (JobFailedError(Failure.TIMEOUT, "no core was free", excused=True), Status.TIMEOUT),
+    (JobFailedError(Failure.CRASHED, "it died twice"), Status.TIMEOUT),
+    (JobFailedError(Failure.ERROR, "it was not ready in time"), Status.ERROR),
+    (ScorerPoolError("no descriptor is free"), None),
+    (OSError("no descriptor is free"), Status.ERROR),
+]
 
-    async def run(self: Any, target: bytes, request: bytes, check: Any) -> Any:
-        if pickle.loads(request)[1] == right:
-            return check([1.0, 0.0])
-        raise failure
+
+def test_a_baseline_that_could_not_be_computed_is_not_remembered(
+    cured_items: Items, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing_unless(right: str, failure: Exception) -> Any:
+        async def run(self: Any, target: bytes, request: bytes, check: Any) -> Any:
+            if pickle.loads(request)[1] == right:
+                return check([1.0, 0.0])
+            raise failure
+
+        return run
 
     with Scorer(workers=1) as scorer:
-        with monkeypatch.context() as failing:
-            failing.setattr(ScorerPool, "run", run)
-            if status is None:
-                with pytest.raises(ScorerPoolError):
-                    scorer.score_answer(entry, right)
-            else:
-                failed = scorer.score_answer(entry, right)
-                assert (failed.status, failed.excused, failed.score) == (status, True, 0.0)
-                assert str(failure) in failed.detail
-        scored = scorer.score_answer(entry, right)
-        assert scored.score == 1.0
-        assert 0 < scored.baseline < 1
+        for entry, (failure, status) in zip(cured_items("sudoku", len(FAILURES)), FAILURES, strict=True):
+            right = str(entry["answer"])
+            with monkeypatch.context() as failing:
+                failing.setattr(ScorerPool, "run", failing_unless(right, failure))
+                if status is None:
+                    with pytest.raises(ScorerPoolError):
+                        scorer.score_answer(entry, right)
+                else:
+                    failed = scorer.score_answer(entry, right)
+                    assert (failed.status, failed.excused, failed.score) == (status, True, 0.0)
+                    assert str(failure) in failed.detail
+            scored = scorer.score_answer(entry, right)
+            assert scored.score == 1.0
+            assert 0 < scored.baseline < 1
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +14,13 @@ from rg_env.scoring import pools as pools_module
 from tests.scoring.conftest import guest_entry as entry
 
 pytestmark = pytest.mark.usefixtures("guests")
+
+
+@pytest.fixture(scope="module")
+def one_worker() -> Iterator[Scorer]:
+    """For tests that change nothing in its processes."""
+    with Scorer(workers=1) as shared:
+        yield shared
 
 
 @pytest.mark.parametrize("config", [{}, {"right": 4}])
@@ -31,18 +39,18 @@ def test_no_answer_changes_the_score_of_another_unless_the_task_shares(
     ("right", "answer", "score", "status"),
     [("1", "0.5", 0.5, "ok"), ("1", "9", 0.0, "ok"), ("1", "-1", 0.0, "ok"), ("4", "9", 0.0, "error")],
 )
-def test_a_number_beyond_one_is_no_score_of_a_users_task(right: str, answer: str, score: float, status: str) -> None:
-    with Scorer(workers=1) as scorer:
-        scored = scorer.score_answer({**entry("points"), "answer": right}, answer)
+def test_a_number_beyond_one_is_no_score_of_a_users_task(
+    one_worker: Scorer, right: str, answer: str, score: float, status: str
+) -> None:
+    scored = one_worker.score_answer({**entry("points"), "answer": right}, answer)
     assert (scored.score, scored.status) == (score, status)
     assert ("which is not a number from 0 to 1" in scored.detail) == (answer != "0.5")
 
 
-def test_options_that_cannot_be_set_up_are_an_error_of_the_item() -> None:
-    with Scorer(workers=1) as scorer:
-        scored = scorer.score_answer(entry("acting"), "4", {"right": -1})
-        assert scored.status is Status.ERROR
-        assert "right must not be negative" in scored.detail
+def test_options_that_cannot_be_set_up_are_an_error_of_the_item(one_worker: Scorer) -> None:
+    scored = one_worker.score_answer(entry("acting"), "4", {"right": -1})
+    assert scored.status is Status.ERROR
+    assert "right must not be negative" in scored.detail
 
 
 @pytest.mark.parametrize("config", [{}, {"right": 5}])
@@ -64,9 +72,8 @@ def test_a_dataset_that_waits_while_it_is_made_is_an_error_and_no_timeout_of_an_
             assert "inf" not in scored.detail
 
 
-def test_a_task_that_no_module_registers_is_an_error_that_names_the_remedy() -> None:
-    with Scorer(workers=1) as scorer:
-        scored = scorer.score_answer(entry("nobodys"), "4")
+def test_a_task_that_no_module_registers_is_an_error_that_names_the_remedy(one_worker: Scorer) -> None:
+    scored = one_worker.score_answer(entry("nobodys"), "4")
     assert scored.status is Status.ERROR
     assert scored.detail.startswith("no scorer for nobodys: ValueError: no module registers it: import one")
     assert scored.detail.endswith("or name it in `imports` (--imports)")

@@ -212,7 +212,7 @@ def test_whatever_stands_in_the_blocks_comes_back(think: str, answer: str, prose
 @pytest.mark.timeout(60)  # quadratic time would take longer
 def test_long_hostile_texts_are_parsed_in_linear_time(before: str, format: str) -> None:
     for piece in (*TAGS, "<THINK>", "<answer></answer>", "<answer>\n", "<", "</", " "):
-        parsed = parse_response(before + piece * (100_000 // len(piece)), format=format)
+        parsed = parse_response(before + piece * (50_000 // len(piece)), format=format)
         assert parsed.violation is not None, piece
 
 

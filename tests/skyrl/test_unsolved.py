@@ -46,6 +46,7 @@ def test_only_groups_with_a_solved_response_have_a_gradient(tmp_path, loop):
     assert trained
     if loop not in ("plain", "fully async"):
         assert not trained & unsolved, "others were drawn for them"
+    seen = set()
     for group in groups.values():
         rewards = [rollout.reward for rollout in group.rollouts]
         assert rewards == [1.25 if group.group_id not in unsolved else 0.25, 0.25, 0.0]
@@ -53,6 +54,8 @@ def test_only_groups_with_a_solved_response_have_a_gradient(tmp_path, loop):
             for step in trainer.advantages.values():
                 for advantage in step.get(rollout.response, ()):
                     assert bool(advantage) == (group.group_id not in unsolved)
+                    seen.add(group.group_id)
+    assert seen >= trained
 
 
 @pytest.mark.parametrize("estimator", ["grpo", "reinforce++"])

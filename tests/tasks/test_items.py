@@ -123,7 +123,7 @@ def test_upstream_is_left_as_it_is() -> None:
 def test_most_items_are_upstreams_own() -> None:
     """A warm template re-seeded gives what a fresh dataset with that seed gives."""
     for task in ("chain_sum", "sudoku", "arc_1d", "number_sequence", "sokoban", "gsm_symbolic", "pool_matrix", "bf"):
-        seed = 2**32 - 1
+        seed = 2**32 - 2
         fresh = reasoning_gym.create_dataset(task, seed=seed, size=1)[0]
         assert encode_entry(UpstreamDataset(task, {}).make(seed)) == encode_entry(fresh)
 

@@ -30,10 +30,16 @@ def raw(task: str) -> Any:
     return reasoning_gym.create_dataset(task, seed=1, size=10 if task == "intermediate_integration" else 20)
 
 
+@functools.cache
+def entries_of(task: str) -> list[Entry]:
+    """The items of `raw(task)`, which makes them at each access."""
+    return list(raw(task))
+
+
 def raw_mean(task: str, answer: Callable[[Entry], str]) -> float:
     """The mean score of the answers on 20 items from upstream's own scorer, in this process: harmless answers only."""
     dataset = raw(task)
-    return fmean(dataset.score_answer(answer(entry), copy.deepcopy(entry)) for entry in dataset)
+    return fmean(dataset.score_answer(answer(entry), copy.deepcopy(entry)) for entry in entries_of(task))
 
 
 def same(answer: str) -> Callable[[Entry], str]:
@@ -101,9 +107,9 @@ def test_the_guard_closes_what_upstream_rewards_for_nothing(
     scorer = raw(task)
     left = [
         0.0 if refusal_of(entry, answer(entry)) else scorer.score_answer(answer(entry), copy.deepcopy(entry))
-        for entry in scorer
+        for entry in entries_of(task)
     ]
-    right = [float(str(answer(entry)).strip() == str(entry["answer"])) for entry in scorer]
+    right = [float(str(answer(entry)).strip() == str(entry["answer"])) for entry in entries_of(task)]
     assert left == right  # nothing but what is right by chance: a prime number is its own factorization
 
 
@@ -111,7 +117,7 @@ def test_upstream_runs_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[object] = []
     monkeypatch.setattr(builtins, "zorp", calls.append, raising=False)
     for number, task in enumerate(sorted(guard.REWRITES)):
-        entry = raw(task)[0]
+        entry = entries_of(task)[0]
         raw(task).score_answer("zorp(1)", copy.deepcopy(entry))
         assert len(calls) > number, task
         assert refusal_of(entry, "zorp(1)"), task
@@ -194,7 +200,7 @@ def test_the_table_and_the_guard_know_the_same_tasks() -> None:
 def test_a_sound_task_rewards_only_right_answers() -> None:
     for task in [task for task in task_names() if soundness_of(task) is Soundness.SOUND]:
         dataset = raw(task)
-        for entry in dataset:
+        for entry in entries_of(task):
             right = entry["answer"]
             for answer in [*CONSTANTS[:20], entry["question"], f"{right} {right}", right * 2, right]:
                 assert dataset.score_answer(answer, copy.deepcopy(entry)) == float(answer == right), (task, answer)
@@ -204,7 +210,7 @@ def test_a_sound_task_rewards_only_right_answers() -> None:
 
 
 def test_integrals_that_upstream_leaves_as_they_are_are_worked_out() -> None:
-    upstream = [reasoning_gym.create_dataset("intermediate_integration", seed=seed, size=1)[0] for seed in range(25)]
+    upstream = [reasoning_gym.create_dataset("intermediate_integration", seed=seed, size=1)[0] for seed in range(8)]
     assert any("Integral(" in entry["answer"] for entry in upstream)
     ours = UpstreamDataset("intermediate_integration", {})
     scorer = raw("intermediate_integration")

@@ -182,6 +182,7 @@ def test_grpo_steps(tmp_path, monkeypatch):
     ]
     assert any(rollout.status is Status.CRASHED for group in ledger for rollout in group.rollouts)
     logged = {entry["step"]: entry["rewards/rg_env/mean"] for entry in trainer.state.log_history if "loss" in entry}
+    assert logged.keys() == {1, 2}
     for step, mean in logged.items():
         in_loss = [
             rollout.reward

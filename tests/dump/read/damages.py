@@ -270,7 +270,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 
 
 IN_FULL = ("whole", "torn line", "second attempt", "without the first texts", "exchanged texts")
-"""Of these, more commands are compared, which ask for the same in other ways."""
+"""Of these, more commands are compared, which show the same in other ways."""
 
 
 def readings(name: str, folder: Path) -> dict[str, Any]:
@@ -285,11 +285,11 @@ def readings(name: str, folder: Path) -> dict[str, Any]:
     commands = {
         "stats": ["dumps", "stats", *folders, "--json"],
         "validate": ["dumps", "validate", *folders, "--json"],
-        "report": ["dumps", "report", *folders, "--out", str(page)],
         "runs": ["runs", str(folder / "run"), "--json"],
     }
     if name in IN_FULL:
         commands |= {
+            "report": ["dumps", "report", *folders, "--out", str(page)],
             "stats by step": ["dumps", "stats", *folders, "--by", "step,level", "--json", "--columns", "solve_rate"],
             "stats of some": ["dumps", "stats", *folders, "--where", "base_score < 0.5"],
             "table": ["dumps", "stats", *folders],

@@ -74,18 +74,14 @@ def test_a_refusal_is_a_status_with_its_reason_and_the_right_answer_scores(
 # -- false rejections
 
 
-@pytest.mark.parametrize("task", GUARDED)
+@pytest.mark.parametrize("task", sorted({*GUARDED} - {"rush_hour"}))  # whose items hold no answer
 def test_right_answers_pass_and_score_what_the_raw_scorer_gives(scorer: Scorer, cured_items: Items, task: str) -> None:
     dataset = reasoning_gym.create_dataset(task, seed=1, size=1)
-    tried = 0
     for entry in cured_items(task, 20):
-        if (answer := answer_of(entry)) == "None":
-            continue
+        answer = answer_of(entry)
         scored = scorer.score_answer(entry, answer)
         assert scored.status is Status.OK, (answer, scored.detail)
         assert scored.raw == min(1.0, dataset.score_answer(answer, copy.deepcopy(entry)))
-        tried += 1
-    assert tried == 20 or task == "rush_hour"  # whose items hold no answer
 
 
 @pytest.mark.parametrize("task", EVALUATING)

@@ -52,6 +52,7 @@ def test_an_own_answer_of_a_task_with_a_rule_has_a_largest_size(task: str) -> No
     ],
     ids=lambda entry: f"{entry['metadata']['source_dataset']} {entry['question'][:12]}",
 )
+@pytest.mark.timeout(60)  # quadratic time would take longer
 def test_a_large_question_is_read_in_linear_time_or_not_at_all(entry: dict[str, Any]) -> None:
     guard.check_size(entry)
     assert corrected(entry)["question"] == entry["question"]
