@@ -102,7 +102,7 @@ format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Writes evidence/benchmarks.md in about 20 minutes. In a few, to runs/benchmarks: make bench ARGS=--quick
+# Writes evidence/benchmarks.md in about half an hour. In a few, to runs/benchmarks: make bench ARGS=--quick
 bench: install
 	$(BIN)/python -m benchmarks $(ARGS)
 

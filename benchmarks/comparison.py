@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-RUNS = 5
+RUNS, SLOW_RUNS = 5, 3
 Measure = Callable[[], float]
 """One run of one side; returns its cost in the unit of the comparison."""
 
@@ -43,7 +43,7 @@ class Comparison:
         ours, rival: one run of each.
         ours_name, rival_name: how the docs call them.
         goal: None if there is no promise to keep.
-        slow: a quick run makes one pair of runs instead of two.
+        slow: a run takes a minute: fewer pairs of them are made.
     """
 
     what: str

@@ -11,7 +11,7 @@ from time import perf_counter
 
 from loguru import logger
 
-from benchmarks.comparison import RUNS, Result, run
+from benchmarks.comparison import RUNS, SLOW_RUNS, Comparison, Result, run
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,13 @@ class Section:
     notes: Sequence[str]
 
 
+def _runs(comparison: Comparison, quick: bool) -> int:
+    """Return how many pairs of runs are made."""
+    if quick:
+        return 1 if comparison.slow else 2
+    return SLOW_RUNS if comparison.slow else RUNS
+
+
 def measure(name: str, quick: bool) -> Section:
     """Make all comparisons of `bench_NAME.py`."""
     logger.remove()
@@ -32,7 +39,7 @@ def measure(name: str, quick: bool) -> Section:
     start = perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         for comparison in module.comparisons(Path(folder), quick):
-            result = run(comparison, RUNS if not quick else 1 if comparison.slow else 2)
+            result = run(comparison, _runs(comparison, quick))
             results.append(result)
             print(f"{name}: {result.what}: {result.cost:.3g} {result.unit}, ratio {result.ratio:.3g}", flush=True)
     print(f"{name}: {perf_counter() - start:.0f} s", flush=True)
