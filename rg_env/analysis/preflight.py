@@ -39,7 +39,6 @@ Rate = tuple[float | None, float | None, float | None]
 _ROUND = 16
 """Lengths are rounded up to a multiple."""
 _LONGEST = "generator.sampling_params.max_generate_length"
-_TEMPERATURE = "generator.sampling_params.temperature"
 _EXAMPLE = 'worked_examples=[{question: "What is 2 + 3?", response: "<think>2 + 3 = 5</think><answer>5</answer>"}]'
 
 
@@ -264,20 +263,18 @@ def add_levels(report: TaskReport, dump: Path, config: RGDumpConfig, fixed: Mapp
     report.say(text, setting, is_alarm=report.has_few_signals)
 
 
-def add_signal(report: TaskReport, temperature: float) -> None:
+def add_signal(report: TaskReport) -> None:
     """Say that hardly a group will have a signal, with the reason if nothing was said before."""
     if not report.has_few_signals:
         return
-    why, settings = "", list[str]()
-    if temperature == 0:
-        why, settings = "; at temperature 0 all responses of a group are equal", [f"{_TEMPERATURE}=1"]
-    elif not report.remarks and not report.alarms:
+    why = ""
+    if not report.remarks and not report.alarms:
         why = f"; {rate(report.solved[0])} are solved, and {rate(report.format[0])} well-formed"
         if report.violation:
             why += f", most others {report.violation}"
     shown = rate(report.signal[0])
     text = f"the rewards differ in {shown} of the groups, and only these teach anything{why}"
-    report.say(text, *settings, is_alarm=True)
+    report.say(text, is_alarm=True)
 
 
 def settings_of(reports: Sequence[TaskReport]) -> list[str]:

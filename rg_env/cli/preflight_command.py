@@ -184,7 +184,7 @@ def _ask(asked: "Preflight") -> "list[TaskReport]":
             if spec.name in other_levels:
                 add_levels(of_task[spec.name], levels, asked.config, spec.options)
     for report in reports:
-        add_signal(report, asked.options.sampling.temperature)
+        add_signal(report)
     return reports
 
 

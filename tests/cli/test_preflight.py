@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -150,7 +151,6 @@ def test_the_command_that_is_printed_can_be_pasted(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("write", "settings", "said", "named"),
     [
-        (tagged, ["generator.sampling_params.temperature=0"], "at temperature 0 all responses", ["temperature=1"]),
         (lambda answer: "I do not know", [], "0% well-formed, most others no_think", []),
     ],
 )
@@ -191,6 +191,7 @@ def test_a_signal_during_longer_responses_stops_it(tmp_path):
         if body["max_tokens"] > LIMIT:
             asked.append(body["max_tokens"])
             os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)  # the process has noticed before the reply comes
         return completion("<think>I add", finish="length", tokens=body["max_tokens"])
 
     with serving(write) as server:

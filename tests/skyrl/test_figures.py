@@ -138,6 +138,8 @@ def done(request, tmp_path, monkeypatch):
         "trainer__eval_before_train": True,
         "trainer__eval_batch_size": 4,
         "generator__eval_n_samples_per_prompt": 2,
+        "generator__eval_sampling_params__temperature": 1.0,
+        "generator__eval_sampling_params__max_generate_length": 100,
     }
     trainer = build(tmp_path, eval_size=EVALUATED, **(settings | LOOPS[request.param]))
     tracker = Tracking("p", "r", backend="tensorboard", config=trainer.cfg)
