@@ -147,7 +147,7 @@ def check_loss(cfg: Any) -> Mistakes:
         yield setting, "it imitates every response, right or wrong, because it is for supervised fine-tuning"
     elif algorithm.policy_loss_type == "clip_cov" and algorithm.clip_cov.clip_cov_lb >= _MOST_SCALED:
         right = f"{_SCALED}, so none reaches {_ALGORITHM}.clip_cov.clip_cov_lb={algorithm.clip_cov.clip_cov_lb:g} and "
-        yield setting, "nothing is clipped; divide clip_cov_lb and clip_cov_ub by it, too, or use gspo"
+        yield setting, f"{right}nothing is clipped; divide clip_cov_lb and clip_cov_ub by it, too, or use gspo"
     elif algorithm.policy_loss_type == "kl_cov" and algorithm.kl_cov.ppo_kl_coef >= _MOST_SCALED:
         right = f"{_SCALED}, but not its KL term, which would outweigh the reward; divide {_ALGORITHM}.kl_cov."
         yield setting, f"{right}ppo_kl_coef={algorithm.kl_cov.ppo_kl_coef:g} by it, or use gspo"
