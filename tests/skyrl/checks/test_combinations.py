@@ -179,8 +179,10 @@ def test_the_rows_of_a_file_are_looked_at_before_models_are_loaded(load, tmp_pat
     pl.DataFrame({"prompt": prompt, "data_source": ["x"], "extra_info": [{"index": 1}]}).write_parquet(verl)
     pl.DataFrame({"question": ["1 + 1?"]}).write_parquet(bare)
     (tmp_path / "bare.jsonl").write_text(json.dumps({"question": "1 + 1?"}) + "\n")
+    (tmp_path / "folder.parquet").mkdir()
     for path, fault in (
         (ours, ""),
+        (tmp_path / "folder.parquet", "there is no file"),
         (verl, "have no item of rg_dump: set environment.env_class"),
         (bare, "have no `prompt`"),
         (tmp_path / "bare.jsonl", "have no `prompt`"),
