@@ -170,9 +170,7 @@ def check_correction(cfg: Any) -> Mistakes:
     if len(given) == 1:
         (other,) = {*_BOTH_MASKS} - {*given}
         yield f"{_CORRECTION}.{given[0]}", f"it does nothing without {_CORRECTION}.{other}; set both"
-    masks = [name for name in _MASKS if getattr(correction, name) is not None]
-    masks += given if len(given) == 2 else []
-    used = [name for name in ("tis_ratio_type", "sequence_mask_metric") if getattr(correction, name)] + masks
+    used = _corrections(correction)
     loss = algorithm.policy_loss_type
     if used and loss in _USES_NO_CORRECTION:
         yield f"{_CORRECTION}.{used[0]}", f"{_ALGORITHM}.policy_loss_type={loss} corrects nothing; leave it out"
@@ -180,8 +178,19 @@ def check_correction(cfg: Any) -> Mistakes:
         right = f"{_ALGORITHM}.cispo.cispo_anchor=rollout corrects already; set it to null"
         yield f"{_CORRECTION}.tis_ratio_type", right
     # Of the others `validate_cfg` turns logprobs on.
-    if sampling.logprobs is None and (masks or needs_rollout_logprobs(cfg)):
+    has_masks = not {*used}.isdisjoint((*_MASKS, *_BOTH_MASKS))
+    if sampling.logprobs is None and (has_masks or needs_rollout_logprobs(cfg)):
         yield "generator.sampling_params.logprobs", "this loss or correction compares with them; set it to 1"
+
+
+def _corrections(correction: Any) -> list[str]:
+    """Return the settings that turn on a correction."""
+    used = [name for name in ("tis_ratio_type", "sequence_mask_metric") if getattr(correction, name)]
+    used += [name for name in _MASKS if getattr(correction, name) is not None]
+    # SkyRL applies this mask only if it has both ends.
+    if all(getattr(correction, name) is not None for name in _BOTH_MASKS):
+        used += _BOTH_MASKS
+    return used
 
 
 def check_temperature(cfg: Any) -> Mistakes:
@@ -190,10 +199,7 @@ def check_temperature(cfg: Any) -> Mistakes:
     engine, setting = cfg.generator.inference_engine, "generator.sampling_params.temperature"
     if algorithm.temperature not in (None, sampling.temperature):  # SkyRL completes it only later
         yield f"{_ALGORITHM}.temperature", f"must be {setting}, {sampling.temperature:g}; leave it out"
-    correction = algorithm.off_policy_correction
-    compared = needs_rollout_logprobs(cfg) or algorithm.use_tis
-    for name in ("tis_ratio_type", "sequence_mask_metric", *_MASKS, *_BOTH_MASKS):
-        compared = compared or getattr(correction, name) is not None
+    compared = needs_rollout_logprobs(cfg) or algorithm.use_tis or _corrections(algorithm.off_policy_correction)
     # The CPU's own sampler returns the logprobs of the temperature that it sampled with.
     of_vllm = cfg.rg_dump.device != "cpu" or uses_server(engine)
     mode = f"{ENGINE}.engine_init_kwargs.logprobs_mode"
