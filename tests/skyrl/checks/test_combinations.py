@@ -77,7 +77,10 @@ WRONG = [
     ({f"{A}.advantage_estimator": "maxrl", f"{A}.use_kl_in_reward": True}, "use_kl_in_reward makes that negative"),
     ({"trainer.critic.model.path": "nano"}, "grpo has no use for a critic"),
     ({f"{A}.policy_loss_type": "cross_entropy"}, "imitates every response"),
-    ({f"{A}.policy_loss_type": "clip_cov"}, "so none reaches trainer.algorithm.clip_cov.clip_cov_lb=1 and nothing is clipped"),
+    (
+        {f"{A}.policy_loss_type": "clip_cov"},
+        "so none reaches trainer.algorithm.clip_cov.clip_cov_lb=1 and nothing is clipped",
+    ),
     ({f"{A}.policy_loss_type": "kl_cov"}, "would outweigh the reward"),
     ({f"{A}.use_tis": True}, "every gradient would be turned around"),
     ({f"{C}.token_mask_is_threshold_low": 0.5}, "does nothing without"),
