@@ -12,6 +12,6 @@ trap 'rm -rf "$work"' EXIT
 
 environment() {
   "$uv" venv --quiet --python "${PYTHON:-3.12}" "$work/venv"
-  "$uv" pip install --quiet --python "$work/venv/bin/python" "$@"
+  [ $# -eq 0 ] || "$uv" pip install --quiet --python "$work/venv/bin/python" "$@"
   python=$work/venv/bin/python
 }
