@@ -348,12 +348,12 @@ class _Reader:
         read = []
         offset = 0
         run = self._run_of(path)
+        name = path.name if path == self._source else path.relative_to(self._source).as_posix()
         for number, content in enumerate(_contents(path), 1):
             try:
-                rows = [] if content.isspace() else self._rows(Place(path, offset, self._reward), content)
+                rows = [] if content.isspace() else self._rows(Place(path, name, offset, self._reward), content)
             except ValueError as error:
                 rows = []
-                name = path.name if path == self._source else path.relative_to(self._source)
                 self._result.leave_out(f"{name}, line {number}: {error}")
             for row in rows:
                 row.prompt = _digest(row.rollout.prompt)

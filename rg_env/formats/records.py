@@ -40,10 +40,11 @@ OPEN_THINK = re.compile(r"<think>\s*(?:</think>\s*)?\Z")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a record lies: its file, and the bytes before it; and which of its numbers is the reward, if the user says
-    so."""
+    """Where a record lies: its file, `name` below the source, and the bytes before it; and which of its numbers is the
+    reward, if the user says so."""
 
     path: Path
+    name: str = ""
     offset: int = 0
     reward: str = ""
 

@@ -149,7 +149,7 @@ def atropos_rows(line: dict[str, Any], place: Place) -> Iterator[Row]:
     path = place.path
     file = parse_name(path)
     run_id = path.name.partition(".jsonl")[0] if file is None else file.run_id
-    group = {"run_id": run_id, "task": line["item_id"], "uid": f"{path.name}:{place.offset}"}
+    group = {"run_id": run_id, "task": line["item_id"], "uid": f"{place.name}:{place.offset}"}
     rollouts = get_objects(line, "rollouts")
     if not rollouts or any(rollout.get("conversation") is None for rollout in rollouts):
         raise ValueError("has no `rollouts` with a `conversation`")

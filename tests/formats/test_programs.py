@@ -172,6 +172,14 @@ def test_files_of_atropos_that_were_not_imported_name_the_command_that_does(tmp_
     assert "rg-env dumps import atropos" in output
 
 
+def test_files_of_atropos_with_one_name_in_two_folders_are_different_groups(tmp_path):
+    for folder, scores in (("first", (1, 0)), ("second", (1, 1, 1))):
+        (tmp_path / "runs" / folder).mkdir(parents=True)
+        (tmp_path / "runs" / folder / "rollouts.jsonl").write_text(atropos(*scores))
+    result = import_records("atropos", FORMATS["atropos"], tmp_path / "runs", tmp_path / "out")
+    assert (result.groups, result.rollouts) == (2, 5)
+
+
 def test_atropos(tmp_path):
     source = tmp_path / "source"
     source.mkdir()
