@@ -2,7 +2,9 @@
 refusals.
 
 Invariant: a place in the queue is given back when its answer is scored, or its client has left. A client takes at most
-half of the queue if others have asked lately; alone it leaves an eighth of it for the next client.
+half of the queue if others have asked lately; alone it leaves an eighth of it for the next client. The bodies of
+requests that are being read or answered have a bounded size together, half of which is for one client; not covered:
+messages over a WebSocket, of which each is small.
 """
 
 from __future__ import annotations
@@ -10,15 +12,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import msgspec
+from fastapi import Request
 from fastapi.responses import JSONResponse
 
 from rg_env.base.choices import ResponseFormat
@@ -29,7 +33,7 @@ from rg_env.runner.handover import wait_async
 from rg_env.scoring import AnswerScore, Scorer, Status, Violation
 from rg_env.scoring.formatting import last_boxed
 from rg_env.scoring.scorer import Entry, PackedEntry, pack
-from rg_env.serve.bodies import Json, RefusedError, absent, decode, too_many
+from rg_env.serve.bodies import Json, RefusedError, absent, decode, json_of, too_many
 from rg_env.serve.fairness import FairSlots, Shares
 from rg_env.serve.item_makers import ItemMakers, NotMadeError, Wanted
 from rg_env.tasks import Item, TaskMix, decode_entry
@@ -39,6 +43,12 @@ from rg_env.tasks.registry import check_name, check_options
 _LONGEST_ID, _MOST_MADE = 200, 4096
 _LARGEST_ENTRY, _LARGEST_OF_FILE, _LARGEST_OPTIONS = 2_000_000, 300_000, 64_000
 """Bytes of what is read here, in part or whole."""
+_BODIES = 64
+"""Of the greatest size that may be held at the same time."""
+_SLOW_BYTES = 64 << 10
+"""JSON of this size is read in turn, since nothing can interrupt that."""
+_REST = 4
+"""For so many times as long as such reading took, the event loop does nothing of the kind for anybody."""
 _MAKERS = 2
 """Items that are made at the same time: one for a client whose items take seconds, one for all others."""
 CLIENT: ContextVar[str] = ContextVar("CLIENT", default="")
@@ -121,6 +131,8 @@ class Desk:
     made: dict[str, Item] = field(default_factory=dict)
     makers: ItemMakers = field(default_factory=partial(ItemMakers, _MAKERS))
     _waiting_of: Shares = field(default_factory=Shares)
+    _bytes_of: Shares = field(default_factory=Shares)
+    _reading: FairSlots = field(default_factory=partial(FairSlots, 1))
     _making: FairSlots = field(default_factory=partial(FairSlots, _MAKERS))
 
     def __post_init__(self) -> None:
@@ -137,6 +149,49 @@ class Desk:
     def waiting(self) -> int:
         """Answers that are being scored, or wait for it."""
         return self._waiting_of.total()
+
+    @contextmanager
+    def holding(self) -> Iterator[Callable[[int], None]]:
+        """Gives a function that counts bytes of a body, until the request is answered.
+
+        The function raises RefusedError: there are too many, of this client or of all.
+        """
+        client = CLIENT.get()
+        most = _BODIES * self.most_bytes
+        held = 0
+
+        def hold(number: int) -> None:
+            nonlocal held
+            if self._bytes_of[client] + number > most // 2 or self._bytes_of.total() + number > most:
+                raise RefusedError(503, "too many large requests at the same time; try again")
+            self._bytes_of[client] += number
+            held += number
+
+        try:
+            yield hold
+        finally:
+            self._bytes_of.give_back(client, held)
+
+    @asynccontextmanager
+    async def reading(self, size: int) -> AsyncIterator[None]:
+        """Waits until it is the client's turn to have this many bytes of JSON read in the event loop."""
+        if size < _SLOW_BYTES:
+            yield
+            return
+        client = CLIENT.get()
+        async with self._reading.turn(client):
+            start = time.thread_time()
+            try:
+                yield
+            finally:
+                if not self._turns.is_alone(client):
+                    await asyncio.sleep(_REST * (time.thread_time() - start))
+
+    async def read_body[T](self, request: Request, kind: type[T]) -> T:
+        """Return what a request asks for. Raises RefusedError: it is not this."""
+        content = await json_of(request)
+        async with self.reading(len(content)):
+            return decode(content, kind)
 
     async def run[T](
         self, calls: Sequence[Callable[[], Awaitable[T]]], is_for_all: Callable[[T], bool] | None = None
@@ -305,7 +360,8 @@ async def find_item(
             item = msgspec.Raw(item.strip().encode("utf-8", "surrogatepass"))
         if not bytes(item).startswith(b"{"):
             raise RefusedError(422, _NO_ITEM)
-        return _item_of_json(item, task, options)
+        async with desk.reading(memoryview(item).nbytes):
+            return _item_of_json(item, task, options)
     except (ConfigError, ValueError) as error:
         raise RefusedError(422, str(error)) from None
 

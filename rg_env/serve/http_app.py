@@ -155,7 +155,7 @@ def make_app(desk: Desk, episodes: Episodes | None = None) -> FastAPI:
 def error_reply(status: int, why: object, headers: Mapping[str, str] | None = None) -> JsonReply:
     """`{"error": …}`, with `Retry-After` if the client should ask again."""
     if status == 503:
-        headers = {"Retry-After": str(_RETRY_SECONDS)}
+        headers = {**(headers or {}), "Retry-After": str(_RETRY_SECONDS)}
     return JsonReply({"error": one_line(why)}, status, headers)
 
 
@@ -219,10 +219,11 @@ class _Gate:
 
         try:
             self._check(Headers(scope=scope))
-            body = await self._read(scope, receive)
             error = None
-            if body is not None:
-                error = await _answer(self._app, scope, body, receive, note_and_send)
+            with self._desk.holding() as hold:
+                body = await self._read(scope, receive, hold)
+                if body is not None:
+                    error = await _answer(self._app, scope, body, receive, note_and_send)
         except RefusedError as refused:
             # Closed, so that what else comes of the body is not read.
             error = error_reply(refused.status, refused, {"Connection": "close"})
@@ -262,8 +263,8 @@ class _Gate:
         elif not hmac.compare_digest(token.encode(), self._desk.token.encode()):
             raise RefusedError(401, "send the header `Authorization: Bearer TOKEN`")
 
-    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
-        """Return the body; None if the client has left."""
+    async def _read(self, scope: Scope, receive: Receive, hold: Callable[[int], None]) -> bytes | None:
+        """Return the body, whose bytes `hold` counts; None if the client has left."""
         most = self._desk.most_bytes if scope["path"] in _LARGE else min(self._desk.most_bytes, _MOST_SMALL_BYTES)
         too_long = RefusedError(413, f"a request has at most {most:,} bytes here")
         length = Headers(scope=scope).get("content-length", "")
@@ -285,6 +286,7 @@ class _Gate:
             size += len(part)
             if size > most:  # a body in chunks has any Content-Length, or none
                 raise too_long
+            hold(len(part))
             parts.append(part)
             if not message.get("more_body", False):
                 return b"".join(parts)

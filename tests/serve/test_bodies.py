@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -123,6 +124,45 @@ def test_the_first_answer_of_a_list_decides_whether_the_entry_is_broken(jobs: li
         results = asyncio.run(desk.score_answers(right, ["\0", "2", "3"]))
         assert [result.scored.score for result in results] == [0.0, 1.0, 0.0] and len(jobs) == 5
         assert desk.waiting == 0
+
+
+def test_large_bodies_are_read_in_turn_with_rests_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noting(seconds: float) -> None:
+        if seconds:
+            rests.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", noting)
+
+    async def test() -> None:
+        desk = Desk(scorer)
+        read = []
+
+        async def read_one(number: int, size: int) -> None:
+            async with desk.reading(size):
+                read.append(number)
+                end = time.thread_time() + 0.005
+                while time.thread_time() < end:
+                    pass
+
+        await read_one(0, 1 << 20)
+        assert rests == []  # nobody else is there
+        async with desk._turns.turn("another"):
+            pass
+        await read_one(1, 1000)
+        assert rests == []
+        reading = [asyncio.ensure_future(read_one(number, 1 << 20)) for number in (2, 3, 4)]
+        await sleep(0)
+        reading[1].cancel()  # its client leaves while it waits
+        await asyncio.gather(*reading, return_exceptions=True)
+        assert read == [0, 1, 2, 4]
+        assert len(rests) == 2 and min(rests) >= 0.02
+
+    with Scorer(1) as scorer:
+        asyncio.run(test())
 
 
 def test_a_list_is_handed_to_the_scorers_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:

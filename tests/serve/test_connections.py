@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import threading
 import time
@@ -16,7 +17,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from rg_env.scoring import Scorer
-from rg_env.serve import connections, http_app
+from rg_env.serve import connections, desk, http_app
 from rg_env.serve.connections import LimitedProtocol
 from rg_env.serve.desk import Desk
 from rg_env.serve.fairness import Rounds
@@ -130,6 +131,26 @@ def test_a_reply_in_two_parts_does_not_wait_for_the_client(monkeypatch: pytest.M
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_bodies_have_a_bounded_size_together(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Half of it is for one address: once the greatest size.
+    monkeypatch.setattr(desk, "_BODIES", 2)
+    size = 3_000_000
+    post = b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    half = post + f"Content-Length: {size}\r\n\r\n".encode() + b" " * (size - 1)
+    with connect() as first, connect() as second, connect() as third:
+        first.sendall(half)
+        second.sendall(half)
+        (refused,), _, _ = select.select([first, second], [], [], 60)
+        reply = refused.recv(1 << 16)
+        assert reply.startswith(b"HTTP/1.1 503") and b"retry-after" in reply and b"connection: close" in reply
+        taken = second if refused is first else first
+        taken.sendall(b"1")
+        assert taken.recv(1 << 16).startswith(b"HTTP/1.1 422")
+        # What was held is free again.
+        third.sendall(half + b"1")
+        assert third.recv(1 << 16).startswith(b"HTTP/1.1 422")
 
 
 def test_a_refused_body_is_not_read(connect: Connect) -> None:

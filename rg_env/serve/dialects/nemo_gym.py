@@ -18,7 +18,7 @@ from fastapi import APIRouter, Request, Response
 
 from rg_env.scoring import Status
 from rg_env.scoring.scorer import task_of
-from rg_env.serve.bodies import Json, RefusedError, absent, described, read_body
+from rg_env.serve.bodies import Json, RefusedError, absent, described
 from rg_env.serve.desk import Desk, JsonReply, find_item
 
 _BOXED = re.compile(r"\\boxed\{([^}]+)\}")
@@ -72,7 +72,7 @@ def routes(desk: Desk) -> APIRouter:
     @router.post("/verify", response_model=None, openapi_extra=described(Row))
     async def verify_row(request: Request) -> Response:
         """A row of NeMo Gym's data, with its reward."""
-        verified = JsonReply(await verify(desk, await read_body(request, Row)))
+        verified = JsonReply(await verify(desk, await desk.read_body(request, Row)))
         # Behind the row as it was sent: of two values of a key, the last one counts.
         row = (await request.body()).rstrip().removesuffix(b"}")
         return Response(row + b"," + bytes(verified.body)[1:], media_type="application/json")
@@ -80,7 +80,7 @@ def routes(desk: Desk) -> APIRouter:
     @router.post("/aggregate_metrics", response_model=None, openapi_extra=described(SummaryRequest))
     async def aggregate_metrics(request: Request) -> JsonReply:
         """The mean reward of verified rows, without masked ones; NeMo Gym asks for it after the last rollout."""
-        asked = await read_body(request, SummaryRequest)
+        asked = await desk.read_body(request, SummaryRequest)
         metrics = _summary(asked.verify_responses)
         return JsonReply({"agent_metrics": metrics, "key_metrics": metrics, "group_level_metrics": []})
 

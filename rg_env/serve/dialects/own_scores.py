@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rg_env.base.choices import ResponseFormat
 from rg_env.runner.caller_guarded import Guarded
-from rg_env.serve.bodies import Json, RefusedError, Texts, absent, described, read_body, texts
+from rg_env.serve.bodies import Json, RefusedError, Texts, absent, described, texts
 from rg_env.serve.desk import Desk, JsonReply, ScoredText, find_item
 from rg_env.tasks import list_tasks
 
@@ -51,7 +51,7 @@ def routes(desk: Desk) -> APIRouter:
     @router.post("/score", response_model=None, openapi_extra=described(ScoreRequest))
     async def score(request: Request) -> JsonReply:
         """The verdict of each response or answer to an item of Reasoning Gym."""
-        asked = await read_body(request, ScoreRequest)
+        asked = await desk.read_body(request, ScoreRequest)
         return JsonReply({"verdicts": [_verdict(result) for result in await _score(desk, asked)]})
 
     return router

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request
 
 from rg_env.base.choices import ResponseFormat
 from rg_env.scoring import Status
-from rg_env.serve.bodies import Json, RefusedError, Texts, absent, decode, described, read_body, texts
+from rg_env.serve.bodies import Json, RefusedError, Texts, absent, decode, described, texts
 from rg_env.serve.desk import Desk, JsonReply, find_item
 
 
@@ -35,7 +35,7 @@ def routes(desk: Desk) -> APIRouter:
     @router.post("/reward", response_model=None, openapi_extra=described(RewardRequest))
     async def reward(request: Request) -> JsonReply:
         """A number for slime, `{"rewards": […]}` for OpenRLHF. A label is an item: an entry, a row, or an id."""
-        asked = await read_body(request, RewardRequest)
+        asked = await desk.read_body(request, RewardRequest)
         queries = texts(asked.query, desk.most_answers, "query")
         if queries is not None:
             responses = _responses(queries, texts(asked.prompts, desk.most_answers, "prompts") or [])
