@@ -269,6 +269,27 @@ def check_rows(cfg: Any) -> Mistakes:
     scales_of(TaskMix.parse(rg.tasks), None if files else rg.complexity)
 
 
+_OF_TRAINING_ROWS = ("seed", "size")
+_OF_EVALUATION_ROWS = ("eval_seed", "num_eval_samples_per_task")
+_OF_ALL_ROWS = ("tasks", "system_prompt", "worked_examples")
+
+
+def check_typed(cfg: Any, typed: Iterable[str]) -> Mistakes:
+    """Find what was typed for this run, rather than in a recipe, and says nothing of rows in files."""
+    data = cfg.data
+    unused: dict[str, str] = {}
+    if data.train_data and data.val_data:
+        unused |= dict.fromkeys(_OF_ALL_ROWS, "data.train_data and data.val_data")
+    if data.train_data:
+        unused |= dict.fromkeys(_OF_TRAINING_ROWS, "data.train_data")
+    if data.val_data:
+        unused |= dict.fromkeys(_OF_EVALUATION_ROWS, "data.val_data")
+    for name, files in unused.items():
+        setting = f"{PREFIX}.{name}"
+        if any(other == setting or other.startswith(f"{setting}.") for other in typed):
+            yield setting, f"has no effect with {files}, whose rows are complete"
+
+
 _OFF_ON_CPU = """trainer.bf16 trainer.flash_attn trainer.remove_microbatch_padding trainer.placement.colocate_all
     trainer.policy.torch_profiler_config.enable trainer.policy.record_memory trainer.policy.fsdp_config.cpu_offload
     trainer.ref.fsdp_config.cpu_offload trainer.critic.fsdp_config.cpu_offload

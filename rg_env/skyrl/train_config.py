@@ -11,6 +11,7 @@ import os
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -43,6 +44,7 @@ from rg_env.skyrl.checks import (
     check_cpu,
     check_reward,
     check_tasks,
+    check_typed,
     find_mistakes,
     limits_of,
 )
@@ -127,7 +129,7 @@ def load_run(args: Iterable[str], *, tolerate: Callable[[UnavailableError], None
         checks = [check for check in SINGLE if check not in (check_tasks, check_reward)]
     # A value that is wrong is not in the draft, so combinations cannot be judged yet.
     if not mistakes:
-        checks += [*TOGETHER, *[check_cpu] * (draft.rg_dump.device == "cpu")]
+        checks += [*TOGETHER, partial(check_typed, typed=typed), *[check_cpu] * (draft.rg_dump.device == "cpu")]
     elif check_tasks in checks and not any(name.startswith(f"{PREFIX}.tasks") for name in typed):
         checks.remove(check_tasks)  # options of tasks need Reasoning Gym, whose import takes seconds
     _refuse(mistakes + find_mistakes(draft, checks))
@@ -212,6 +214,8 @@ def _read_settings(args: Iterable[str]) -> tuple[dict[str, Any], set[str], list[
     for key, value in list(values.items()):
         try:
             name, rest = find_setting(key, whole=True)
+            has_parts = isinstance(values.get(name), Mapping | None)
+            need(not rest or has_parts, key, value, f"{name} is {values.get(name)!r} here, which has no such part")
             if name in known_settings() and not rest:
                 check_value(name, value, known_settings()[name].kind, known_settings()[name].limits)
             elif not rest and value is None:
