@@ -47,7 +47,7 @@ _BODIES = 64
 """Of the greatest size that may be held at the same time."""
 _SLOW_BYTES = 64 << 10
 """JSON of this size is read in turn, since nothing can interrupt that."""
-_REST = 4
+_REST = 9
 """How many times as long as such reading took the event loop then does nothing of the kind, for anybody."""
 _MAKERS = 2
 """Items that are made at the same time: one for a client whose items take seconds, one for all others."""
