@@ -71,6 +71,9 @@ _COMMANDS = {
 _SIGNS = str.maketrans({sign: rf"\{command} " for sign, command in _COMMANDS.items()})
 _FUNCTIONS = "arc(?:sin|cos|tan)|(?:sin|cos|tan)h?|cot|csc|ln|log|exp"
 _REPLACED = {
+    # The distance to the next row of a matrix, and a row without anything.
+    r"\\\\ ?\[[0-9.]+ ?[a-z]{2}\]": r"\\\\ ",
+    r"\\\\ ?(?=\\end\b)": "",
     r"\*\*": "^",
     "<=": r"\\le ",
     ">=": r"\\ge ",

@@ -59,6 +59,10 @@ def outcome(right: str, answer: str) -> Any:
         ("5 m", ["5 meters", r"5\text{ m}"]),
         ("1.6e-19", [r"1.6 \times 10^{-19} C"]),
         (r"\begin{pmatrix}1 & 2\\3 & 4\end{pmatrix}", ["\\begin{bmatrix}1&2\\\\\n3&4\\end{bmatrix}"]),
+        (
+            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}",
+            ["(1,2)", r"\begin{bmatrix}1\\2\end{bmatrix}", r"\begin{pmatrix}1\\[4pt]2\\ \end{pmatrix}"],
+        ),
     ],
 )
 def test_right_answers_are_paid(right: str, paid: list[str]) -> None:
@@ -127,6 +131,10 @@ def test_right_answers_are_paid(right: str, paid: list[str]) -> None:
         ("10:30", ["1:3", "20:60", "1/3"]),
         ("a+b", ["A+B", "a+B"]),
         ("Mg", ["mG", "mg"]),
+        (
+            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}",
+            [r"\begin{pmatrix} 2 \\ 1 \end{pmatrix}", r"\begin{pmatrix} 3 \end{pmatrix}"],
+        ),
         ("V/I", ["V/i"]),
         ("i", ["I", "-i", "1"]),
         ("18", ["1 8", "1   8"]),
