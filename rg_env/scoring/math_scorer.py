@@ -356,6 +356,9 @@ def _is_close(one: Any, other: Any, tolerance: float) -> bool:
     """
     if one.is_infinite or other.is_infinite:
         return bool(one == other)
+    # Rational numbers are exact, however large: 2^100 - 1 is not 2^100.
+    if tolerance == _EXACT_ROUNDING and one.is_Rational and other.is_Rational:
+        return bool(one == other)
     # The difference has its own 30 digits, so that two large numbers are told apart.
     difference = abs((one - other).evalf(_DIGITS))
     size = max(abs(one.evalf(_DIGITS)), abs(other.evalf(_DIGITS)))

@@ -33,6 +33,7 @@ def outcome(right: str, answer: str) -> Any:
         (r"\{1,2\}", ["1, 2", "2 and 1", "{1, 2}"]),
         ("2+2=4", ["2+2=4", "4=2+2"]),
         (r"$\log_6(216)=3$", [r"\log_6 216=3"]),
+        ("2^{2019}-1", [r"2 \cdot 2^{2018} - 1"]),
         ("y=2x", ["2x", "y = 2x", r"\begin{align*}y&=2x\end{align*}"]),
         ("No solution", ["no solution", r"\text{No solution}"]),
         ("x<3", ["3>x"]),
@@ -80,6 +81,8 @@ def test_right_answers_are_paid(right: str, paid: list[str]) -> None:
         (r"10^{-20}x", ["0", "x"]),
         ("0.1", ["0.1000004"]),
         ("2^{64}", ["18446744073709551615"]),
+        ("2^{2019}-1", ["2^{2019}", "2^{2019}+1"]),
+        (r"\frac{3^{100}-1}{2}", [r"\frac{3^{100}}{2}"]),
         # What is always true, or never, is worth something only if the right answer is written so.
         ("2+2=4", ["x=x", "1=1", "0=0", "4=4", r"\emptyset", "4"]),
         (r"(x+y)^2=x^2+2xy+y^2", ["x=x", "0=0"]),
