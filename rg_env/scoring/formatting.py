@@ -26,6 +26,11 @@ _LEAD_IN = re.compile(
     r"(?: is| are| equals| =|:)?:?(?:\*\*)?|about|approximately|around|roughly|exactly|a total of)\s+(?=\S)",
     re.IGNORECASE,
 )
+_MARKED = re.compile(
+    r"(?:\$([^$]{1,100})\$|\\\(([^()]{1,100})\\\)|\*\*([^*]{1,100})\*\*|\\boxed ?\{([^{}]{1,100})\})"
+    r"(?= ?(?:[A-Za-z%°]|\\%|\\(?:text|mathrm)))"
+)
+"""A number with formatting of its own before its unit: `$5$ cm`."""
 _ENVIRONMENT = re.compile(r"\\begin\{((?:align|aligned|equation|gather|gathered)\*?)\}")
 _UNSEEN = re.compile("[\u200b\u200c\u200d\u2060\ufeff]")
 _SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
@@ -68,12 +73,15 @@ def without_separators(answer: str) -> str:
 def short_answer(answer: str) -> str:
     """Return the answer without formatting, quotes, and words such as `The answer is`; itself if nothing is left.
 
-    >>> short_answer('**Answer:** "18"'), short_answer("The total is $18$."), short_answer("The answer is not 18")
-    ('18', '18', 'not 18')
+    >>> short_answer('**Answer:** "18"'), short_answer("The total is $18$ cm."), short_answer("The answer is not 18")
+    ('18', '18 cm', 'not 18')
     """
     text = unquoted(answer)
     if lead_in := _LEAD_IN.match(text):
         text = unquoted(text[lead_in.end() :])
+    if marked := _MARKED.match(text):
+        number = next(filter(None, marked.groups()))
+        text = unwrapped(number) + text[marked.end() :]
     return text
 
 
@@ -100,11 +108,13 @@ def _without_layer(text: str) -> str:
     fence = _FENCE.match(text)
     if fence and text.find("```", fence.end()) == len(text) - 3:
         return text[fence.end() : -3]
+    # A dollar that LaTeX writes is no mark.
+    plain = text.replace(r"\$", "  ")
     for opening, closing in _MARKS:
-        inner = text[len(opening) : -len(closing)]
-        is_around = text.startswith(opening) and text.endswith(closing)
+        inner = plain[len(opening) : -len(closing)]
+        is_around = plain.startswith(opening) and plain.endswith(closing)
         if is_around and inner and opening not in inner and closing not in inner:
-            return inner
+            return text[len(opening) : -len(closing)]
     command = _COMMAND.match(text)
     if command and closing_brace(text, command.end()) == len(text) - 1:
         return text[command.end() + 1 : -1]

@@ -71,6 +71,9 @@ _COMMANDS = {
 _SIGNS = str.maketrans({sign: rf"\{command} " for sign, command in _COMMANDS.items()})
 _FUNCTIONS = "arc(?:sin|cos|tan)|(?:sin|cos|tan)h?|cot|csc|ln|log|exp"
 _REPLACED = {
+    # The distance to the next row of a matrix, and a row without anything.
+    r"\\\\ ?\[[0-9.]+ ?[a-z]{2}\]": r"\\\\ ",
+    r"\\\\ ?(?=\\end\b)": "",
     r"\*\*": "^",
     "<=": r"\\le ",
     ">=": r"\\ge ",
@@ -79,7 +82,7 @@ _REPLACED = {
     r"\\log ?_ ?(?:e|\{e\})": r"\\ln ",
     r"\\(?:mathrm|text|operatorname) ?\{ ?([ei]) ?\}": r" \1 ",
     rf"(?<![A-Za-z\\])({_FUNCTIONS}|pi|sqrt|sec(?= ?[({{]))(?![A-Za-z])": r"\\\1 ",
-    r"\\?sqrt ?(?:\(([^()]*)\)|([0-9a-zA-Z]))": r"\\sqrt{\1\2}",
+    r"\\?sqrt ?(\[[0-9a-z]{1,9}\])? ?(?:\(([^()]*)\)|([0-9a-zA-Z]))": r"\\sqrt\1{\2\3}",
     # Only there: 45 degrees are 45 elsewhere.
     r"(\\(?:sin|cos|tan|cot|sec|csc) ?[({]? ?)([0-9.]{1,20}) ?(?:°|\^ ?\{? ?\\circ ?\}?)": r"\1\\frac{\2\\pi}{180}",
 }
@@ -91,7 +94,7 @@ _BASE_INSIDE = re.compile(r"(?<![\^_{.\w])[0-9]+ ?_")
 _OR = re.compile(r"\\text ?\{ ?or ?\}|\bor\b|\\lor\b|\\vee\b")
 _COMPARISON = re.compile(r"[<>]|\\(?:le|ge|lt|gt)(?:q|qslant)?(?![A-Za-z])")
 _LETTER = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])")
-_LONG_WORD = re.compile(r"(?<!\S)[A-Za-z]{4,}(?![^\s,.;])")
+_LONG_WORD = re.compile(r"(?<!\S)(?:[A-Za-z]{4,}|(?i:yes|no|odd))(?![^\s,.;])")
 _UNIT_AT_END = re.compile(r"(?:\\(?:text|textrm|mathrm|mbox) ?\{[^{}]*\}(?:\^\{?-?[0-9]\}?)?[ /]*)+$")
 _LONGEST_UNIT = 200
 _NUMBER_OR_COMMAND = re.compile(r"[0-9\\]")
@@ -352,6 +355,9 @@ def _is_close(one: Any, other: Any, tolerance: float) -> bool:
         TypeError: one has no number.
     """
     if one.is_infinite or other.is_infinite:
+        return bool(one == other)
+    # Rational numbers are exact, however large: 2^100 - 1 is not 2^100.
+    if tolerance == _EXACT_ROUNDING and one.is_Rational and other.is_Rational:
         return bool(one == other)
     # The difference has its own 30 digits, so that two large numbers are told apart.
     difference = abs((one - other).evalf(_DIGITS))

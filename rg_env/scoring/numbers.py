@@ -69,7 +69,7 @@ _SUPERSCRIPTS = {**dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=
 _RAISED = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
 _LOWERED = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
-_LATEX_SPACE = re.compile(r"\\[,;: ]|~|\\q?quad\b")
+_LATEX_SPACE = re.compile(r"(?<!\\)\\[,;: ]|~|\\q?quad\b")
 _LATEX_COMMA = re.compile(r"\{,\}|,\\!")
 _SIZE = re.compile(r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|!)(?![A-Za-z.])")
 _OVER = re.compile(r"\{([^{}]{1,100})\\over\b([^{}]{1,100})\}")

@@ -9,12 +9,15 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 
-from rg_env.scoring.formatting import canonical, unquoted
+from rg_env.scoring.formatting import canonical, short_answer, unquoted
 from rg_env.scoring.numbers import ROUNDING, read_quantity, same_quantity
 from rg_env.tasks.question_options import read_lines, read_marked
 
 _MARK = re.compile(r"(?<![^\s(])\(?([A-Za-z])[).:](?=\s|\S)\s*")
-_LEAD_IN = r"(?:(?:the )?(?:correct |final |best )?(?:answer|option|choice)(?: is)?:? ?){0,2}"
+_LEAD_IN = (
+    r"(?:(?:so|thus|hence|therefore),? )?"
+    r"(?:(?:the )?(?:correct |final |best )?(?:answer|option|choice)(?: is)?:? ?){0,2}"
+)
 _LETTER = re.compile(rf"{_LEAD_IN}[(\[]?([A-Za-z])[)\]]?[.:)]?", re.IGNORECASE)
 _LETTER_AND_TEXT = re.compile(
     rf"{_LEAD_IN}(?:\(([A-Za-z])\)|([A-Za-z])(?:[).:]| [-\u2013\u2014] ))\s*(\S.*)"
@@ -73,9 +76,11 @@ def chosen(answer: str, options: Mapping[str, str]) -> str | None:
         # Both must mean the same option.
         if named in options and _is_same_text(both[3] or both[5], options[named]):
             return named
-    named_by_text = [letter for letter, option in options.items() if _is_same_text(text, option)]
-    if len(named_by_text) == 1:
-        return named_by_text[0]
+    # An option may itself begin with such words as `The answer is`.
+    for form in (text, short_answer(text)):
+        named_by_text = [letter for letter, option in options.items() if _is_same_text(form, option)]
+        if len(named_by_text) == 1:
+            return named_by_text[0]
     return None
 
 

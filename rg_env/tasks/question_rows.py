@@ -316,6 +316,9 @@ def _row_of(number: int, columns: object, file: QuestionFile) -> Row:
         answers = tuple(options.letters.get(answer, answer) for answer in answers)
         numbered = {str(each) for each in itertools.compress(values, are_numbers)}
         texts = options.texts or read_lines(question)
+        # As in TruthfulQA. Read as places, they would be the first two options.
+        if len(values) == len(texts) > 1 and all(each in (0, 1) for each in values):
+            raise ValueError(f"{file.answer} has a 0 or 1 for each option: write the letters of the right ones instead")
         places = tuple(_place_of(answer, answer in numbered, texts) for answer in answers)
     return Row(number, question, answers[0], columns, scorer, answers, options.texts, **numbers, places=places)
 

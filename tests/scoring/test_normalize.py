@@ -63,12 +63,13 @@ _PIECES = st.sampled_from(
         *("text", "7", "-", "1/2", " ", "Yes", ",", "."),
     ]
 )
-_FORMATTING = re.compile(r"(?:[\s$*}`.]|```(?:text)?|\\(?:boxed|text)\{|\\[][()])*")
+_FORMATTING = re.compile(r"(?:[\s$*_}`.]|```(?:text)?|\\(?:boxed|text)\{|\\[][()])*")
 
 
 @settings(max_examples=500)
 @given(st.lists(_PIECES, max_size=12).map("".join) | st.text(max_size=40))
 @example("```text\n$**7**$\n```")
+@example("__7__")
 def test_only_formatting_around_the_answer_is_removed(answer: str) -> None:
     inner, answer = unwrapped(answer), in_one_form(answer)
     places = [match.start() for match in re.finditer(re.escape(inner), answer)]

@@ -19,6 +19,7 @@ from rg_env.scoring.numbers import read_number, read_quantity, same_quantity
             ["72 dollars", "72 (apples)", "72 miles per hour", "$72 per hour", "72 square meters", "72 cm²", "72°C"],
         ),
         ("72", ["x = 72", r"\theta = 72", "f(3) = 72", "x_1 = 72", "The answer is 72.", "about 72", r"\approx 72"]),
+        ("72", [r"$\$72$", r"\(\$72\)", r"\boxed{\$72}", r"$\boxed{72}$ cm", r"\(72\) cm", "**72** apples"]),
         ("72", [r"\(72\)", r"\[72\]", r"\boxed{72}", r"$\boxed{72}$.", r"\text{72}", r"72\text{ cm}"]),
         ("72", [r"72^\circ", r"72\,\mathrm{km/h}", r"72 \mathrm{~m} / \mathrm{s}^2", r"72^{\circ}C"]),
         ("-3", ["-3", "- 3", "\u22123", "\u20133", "-$3", "$-3", "-3.0", "-6/2", r"-\frac{6}{2}", r"\frac{-6}{2}"]),
@@ -50,7 +51,20 @@ def test_a_number_may_be_written_in_many_ways(number: str, spellings: list[str])
     "text",
     [
         *("", "-", ".", "1,23", "1e", "1/0", "nan", "inf", "1" * 401, "1e9999", "x", "1_000", "0x10", "1.2.3", "5!"),
-        *("4\n5", "4 5", "4, 5", "4 or 5", "4 and 5", "4-5", "3=5", "x=4, y=5", "a=b=5", r"\boxed{4} \boxed{5}"),
+        *(
+            "4\n5",
+            "4 5",
+            "4, 5",
+            "4 or 5",
+            "4 and 5",
+            "4-5",
+            "3=5",
+            "x=4, y=5",
+            "a=b=5",
+            r"\boxed{4} \boxed{5}",
+            "$4$ or $5$",
+            "**4** and 5",
+        ),
         *("The answer is not 5", "not 5", "5 not", "5 or so", "5 apples and 3 pears", "5 if true", "5?", "<5", "~"),
         *(
             "5x",
@@ -90,7 +104,11 @@ def test_what_is_no_number(text: str) -> None:
         ("1.6e-19", ["1.6 \\times 10^{-19}"], ["0", "0.0", "1e-30", "0.0000003", "1.7e-19"]),
         ("0", ["0.0", "-0", "0%"], ["0.0000001", "1e-30"]),
         # A unit may be left out, and must be the right one.
-        ("5 km", ["5", "5 kilometers", "5km", r"5\text{ km}"], ["5 m", "5 km/h", "5 %", "$5", "5 km^2"]),
+        (
+            "5 km",
+            ["5", "$5$ km", r"\boxed{5}\text{ km}", "5 kilometers", "5km", r"5\text{ km}"],
+            ["5 m", "$5$ m", "5 km/h", "5 %", "$5", "5 km^2"],
+        ),
         ("$18", ["18", "18 dollars", "18 USD", "$18.00"], ["18 cents", "€18", "18%"]),
         ("2 hours", ["2 hrs", "2 h", "2 Hours", "2 HRS", "2 hr."], ["2 minutes", "2 days", "120 minutes"]),
         ("98.6 °F", ["98.6 F", "98.6 degrees Fahrenheit", "98.6 degrees", "98.6 º F"], ["98.6 °C", "98.6 K"]),

@@ -40,14 +40,22 @@ def test_a_question_without_options_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", ["B", "b", "(B)", "B.", "B)", "**B**", r"\boxed{B}", r"\text{(B)}", "Option B", "The answer is B."]
+    "answer",
+    [
+        *("B", "b", "(B)", "B.", "B)", "**B**", r"\boxed{B}", r"\text{(B)}"),
+        *("Option B", "The answer is B.", "So the answer is (B)."),
+    ],
 )
 def test_a_letter_names_its_option_whether_or_not_the_options_are_known(answer: str) -> None:
     assert chosen(answer, DATES) == chosen(answer, {}) == "B"
 
 
 @pytest.mark.parametrize(
-    "answer", ["12/25/1937", "(B) 12/25/1937", "B. 12/25/1937", "**B)** 12/25/1937", "B: 12/25/1937."]
+    "answer",
+    [
+        *("12/25/1937", "(B) 12/25/1937", "B. 12/25/1937", "**B)** 12/25/1937", "B: 12/25/1937."),
+        *("The answer is 12/25/1937.", "Thus, the answer is B) 12/25/1937"),
+    ],
 )
 def test_so_does_its_text_and_both(answer: str) -> None:
     assert chosen(answer, DATES) == "B"
@@ -55,7 +63,10 @@ def test_so_does_its_text_and_both(answer: str) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    ["A, B", "A or B", "A B C", "(A)(B)", "B) 12/11/1937", "D", "E)", "", "not B", "A\nB", "12/25/1937 or 12/11/1937"],
+    [
+        *("A, B", "A or B", "A B C", "(A)(B)", "B) 12/11/1937", "D", "E)", "", "not B", "A\nB"),
+        *("12/25/1937 or 12/11/1937", "The answer is not 12/25/1937"),
+    ],
 )
 def test_several_and_contradicting_ones_name_none(answer: str) -> None:
     assert chosen(answer, DATES) is None

@@ -222,6 +222,9 @@ def test_places_are_counted_from_1_if_the_last_option_is_right_somewhere_and_non
     # A list is several right answers, each of them a place, a letter or a text.
     path.write_text(json.dumps({"question": "Q", "options": ["w", "x", "y", "z"], "answer": [0, "2", "D", "y"]}))
     assert rows_of(path, **settings)[0].answers == ("A", "C", "D", "y")
+    path.write_text(json.dumps({"question": "Q", "options": ["w", "x", "y"], "answer": [1, 0, 0]}))
+    with pytest.raises(ConfigError, match="row 1: answer has a 0 or 1 for each option: write the letters of the right"):
+        rows_of(path, **settings)
     many = [f"option {number}" for number in range(26)]
     path.write_text(json.dumps({"question": "Q", "options": many, "answer": 27}))
     assert rows_of(path, **settings)[0].answer == "27", "there is no such option, and Z is another"
