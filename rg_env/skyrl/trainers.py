@@ -36,7 +36,7 @@ from rg_env.dump.manifest import Attempt, note_in_manifest
 from rg_env.dump.schema import RG_DUMP, has_no_signal
 from rg_env.rollouts.faults import explain_dead_reward
 from rg_env.rollouts.preflight_limits import FIRST_STEPS
-from rg_env.rollouts.symptoms import WATCHED, Symptom, collapse, phantoms
+from rg_env.rollouts.symptoms import WATCHED, Symptom, collapse, phantoms, read_steps
 from rg_env.rows.eval_set import EvalSet
 from rg_env.skyrl.canaries import Canaries, first_items
 from rg_env.skyrl.combinations import COMPARE_A_GROUP
@@ -371,11 +371,11 @@ class RGTrainerMixin(RecordingTrainer):
         writer: DumpWriter | None = self.generator.writer
         if writer is None:
             return
-        for record in open_run_of(writer.folder, writer.run_id).steps():
+        recorded = read_steps(open_run_of(writer.folder, writer.run_id)).get(writer.run_id, {})
+        for step, metrics in recorded.items():
             # Later steps are trained again.
-            if record.step <= last_step:
-                metrics = dict(zip(record.name, record.value, strict=True))
-                self._watched[record.step] = {name: metrics.get(name) for name in WATCHED}
+            if step <= last_step:
+                self._watched[step] = {name: metrics.get(name) for name in WATCHED}
 
     def _build_train_dataloader_and_compute_training_steps(self) -> None:
         """As in SkyRL, with our loader."""

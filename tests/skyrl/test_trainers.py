@@ -20,7 +20,7 @@ from loguru import logger
 from skyrl.train.trainer import RayPPOTrainer
 
 from rg_env.base.errors import ConfigError, RGEnvError
-from rg_env.dump import DumpWriter, group_id, open_run
+from rg_env.dump import DumpWriter, StepRecord, group_id, open_run
 from rg_env.dump.part_file import PartFile
 from rg_env.dump.validate import validate
 from rg_env.rows.dataset import ReasoningGymDataset
@@ -410,6 +410,9 @@ def test_a_collapse_is_measured_against_the_steps_before_a_resumption(tmp_path, 
     monkeypatch.setattr(scripted_training, "Script", Untagged)
     resumed = build(tmp_path, attempt=2, **CHECKPOINTS)
     resumed.reports = Told()
+    # As of an attempt that was killed after the evaluation with which a resumed run begins.
+    writer = resumed.generator.writer
+    writer.write_blocking([StepRecord(writer.run_id, 2, 1, ["eval/all/avg_score"], [0.5])])
     train(resumed)
     symptoms = [facts["symptoms"] for facts in resumed.reports.sent if "symptoms" in facts]
     assert ("collapse", "at step 2, the format rate fell from 1 to 0") in symptoms[-1]
