@@ -64,6 +64,7 @@ class RecordingTrainer:
     generator: Any
     global_step: int
     cfg: Any
+    all_metrics: dict[str, float]
 
     async def train(self) -> None:
         """As in SkyRL.
@@ -114,7 +115,7 @@ class RecordingTrainer:
 
     def compute_advantages_and_returns(self, data: TrainingInputBatch) -> TrainingInputBatch:
         """As in SkyRL, but masked rows change no other row's advantages, and have none, and the advantages of a group
-        whose rewards are equal are exactly 0.
+        whose rewards are equal are exactly 0. SkyRL's metrics of advantages are those of the result.
 
         Not covered: `advantage_batch_normalize`, for which SkyRL takes the mean over all rows, padding included.
         """
@@ -148,10 +149,15 @@ class RecordingTrainer:
 
         # Ours hold during SkyRL's computation only: what follows needs the real ids and the whole mask.
         data.metadata["uids"] = own_uids
-        data["response_mask"] = unmasked if can_whiten else response_mask
+        data["response_mask"] = seen = unmasked if can_whiten else response_mask
         data = super().compute_advantages_and_returns(data)  # type: ignore[misc]
         data.metadata["uids"], data["response_mask"] = uids, response_mask
         data["advantages"][torch.tensor(without_advantage)] = 0.0
+        # SkyRL took these before that, of the rows that are not padded.
+        rows = len(uids) - padding
+        trained = data["advantages"][:rows][seen[:rows].bool()]
+        self.all_metrics["loss/avg_raw_advantages"] = trained.mean().item()
+        self.all_metrics["loss/avg_raw_advantages_abs"] = trained.abs().mean().item()
         return data
 
     def _with_those_not_compared(
@@ -245,7 +251,6 @@ class RGTrainerMixin(RecordingTrainer):
     total_training_steps: int
     dynamic_sampling_state: Any
     all_timings: dict[str, float]
-    all_metrics: dict[str, float]
     train_dataset: Any
     train_dataloader: TrainLoader
     eval_dataloader: DataLoader[Any] | None
