@@ -369,6 +369,13 @@ class RGTrainerMixin(RecordingTrainer):
             self._reported_step = step
             self._read_watched(step)
             self.reports.send(line=f"resumed from step {step}", resumed=step)
+        if step and step >= self.total_training_steps:
+            logger.warning(
+                "the checkpoint is of step {} and this run ends with step {}, so that SkyRL trains one step more or "
+                "none; raise trainer.max_training_steps or trainer.epochs",
+                step,
+                self.total_training_steps,
+            )
         return step, *others
 
     def _read_watched(self, last_step: int) -> None:

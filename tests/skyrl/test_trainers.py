@@ -433,6 +433,19 @@ def test_a_fully_async_run_is_trained_on_from_its_last_step(tmp_path):
     assert not (tmp_path / "checkpoints" / "global_step_8").exists()
 
 
+def test_a_checkpoint_with_nothing_left_to_train_is_said(tmp_path):
+    """Such as that of a run with smaller batches, and so with more steps."""
+    train(build(tmp_path, **CHECKPOINTS, trainer__max_training_steps=2))
+    last = f"{tmp_path}/checkpoints/global_step_2"
+    again = CHECKPOINTS | {"trainer__resume_mode": "from_path", "trainer__resume_path": last}
+    for steps in (2, 3):
+        trainer = build(tmp_path / f"{steps}", **again, trainer__max_training_steps=steps)
+        warnings = []
+        logger.add(warnings.append, level="WARNING")  # after the trainer has set up its log
+        train(trainer)
+        assert any("of step 2 and this run ends with step 2" in line for line in warnings) == (steps == 2)
+
+
 @pytest.mark.parametrize("content", [None, {"_num_yielded": 3}], ids=["none", "of stock SkyRL"])
 def test_a_checkpoint_that_does_not_know_its_rows_is_refused(tmp_path, content):
     settings = {**KEEP_ALL, **CHECKPOINTS}
