@@ -20,6 +20,7 @@ from rg_env.base.errors import DumpError
 from rg_env.dump.frames import GROUP, GROUP_SCHEMA, SCHEMA, UNIT, Batch, in_order
 from rg_env.dump.reader import Dump
 from rg_env.dump.schema import RG_DUMP, Outcome, Phase
+from rg_env.rollouts.symptoms import read_steps
 from rg_env.scoring.types import UNCOUNTED, Status, Violation
 
 PERCENTILES = (10, 50, 90)
@@ -363,8 +364,9 @@ def _why_no_rollouts(dump: Dump) -> str:
 def step_numbers(dump: Dump) -> dict[tuple[str, int], dict[str, float | None]]:
     """Return the trainer's own numbers of each step, such as loss, KL and gradient norm, by run id and step."""
     numbers = {}
-    for record in dump.steps():
-        numbers[record.run_id, record.step] = dict(zip(record.name, record.value, strict=True))
+    for run_id, steps in read_steps(dump).items():
+        for step, metrics in steps.items():
+            numbers[run_id, step] = dict(metrics)
     return numbers
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from loguru import logger
 
-from rg_env.base.choices import SOLVED_AT
 from rg_env.base.wording import visible
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import route
@@ -26,7 +25,7 @@ class RolloutLog:
 
     Args:
         folder: created if missing.
-        config: which texts the dump keeps.
+        config: which texts the dump keeps, and which scores are solved.
     """
 
     def __init__(self, folder: str | Path, config: RGDumpConfig) -> None:
@@ -38,7 +37,7 @@ class RolloutLog:
         """Write all rollouts of some groups."""
         texts: list[str] = []
         for group in groups:
-            solved_at = SOLVED_AT if group.solved_at is None else group.solved_at
+            solved_at = self._config.solved_at if group.solved_at is None else group.solved_at
             kind, not_kept = route(group, self._config)
             kept = f"text in the {kind} files" if kind else f"text not kept: {not_kept}"
             texts.append(group_text(group, solved_at, every_rollout=True, in_full=True, remark=kept))

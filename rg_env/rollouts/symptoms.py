@@ -210,8 +210,10 @@ def planned_steps(dump: Dump) -> dict[str, int]:
 
 
 def read_steps(dump: Dump) -> dict[str, dict[int, Mapping[str, float | None]]]:
-    """Return the metrics of each step, by run."""
+    """Return the metrics of each step, by run. Those of several records of a step are joined: a resumed run evaluates
+    again after the step from which it continues, and what that step was trained with is in the record before."""
     steps = defaultdict[str, dict[int, Mapping[str, float | None]]](dict)
     for record in dump.steps():
-        steps[record.run_id][record.step] = dict(zip(record.name, record.value, strict=True))
+        of_run, metrics = steps[record.run_id], dict(zip(record.name, record.value, strict=True))
+        of_run[record.step] = {**of_run.get(record.step, {}), **metrics}
     return steps

@@ -63,7 +63,8 @@ class TrainLoader:
         else:  # the rows are in memory: there is nothing to make
             settings = {"data.train_data": list(cfg.data.train_data), "trainer.seed": cfg.trainer.seed}
             workers = 0
-        self._settings, self._steps = settings | {"train_batch_size": batch_size}, rows // batch_size
+        self._settings = settings | {"train_batch_size": batch_size, "rows in an epoch": rows}
+        self._steps = rows // batch_size
         self._rows, self._epochs, self._in_batches = rows, cfg.trainer.epochs, self._steps * batch_size
         self._at_once = 1 if cfg.trainer.fully_async.enabled else batch_size
         self.is_restored = False
@@ -132,8 +133,11 @@ class TrainLoader:
         # Everything is read before anything is set, so that a state of another loader changes nothing.
         try:
             before, epoch, place = state["settings"], int(state["epoch"]), int(state["place"])
-            changed = []
-            for name, value in self._settings.items():
+            compared, changed = dict(self._settings), []
+            # Within their first epoch, items on demand have the same numbers, however many there are.
+            if isinstance(self._dataset, ReasoningGymDataset) and epoch == 0 and place <= self._rows:
+                del compared["rows in an epoch"]
+            for name, value in compared.items():
                 if before.get(name) != value:
                     changed.append(f"{name} was {before.get(name)}, is now {value}")
         except (AttributeError, LookupError, TypeError, ValueError) as error:

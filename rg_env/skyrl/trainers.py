@@ -36,7 +36,7 @@ from rg_env.dump.manifest import Attempt, note_in_manifest
 from rg_env.dump.schema import RG_DUMP, has_no_signal
 from rg_env.rollouts.faults import explain_dead_reward
 from rg_env.rollouts.preflight_limits import FIRST_STEPS
-from rg_env.rollouts.symptoms import WATCHED, Symptom, collapse, phantoms
+from rg_env.rollouts.symptoms import WATCHED, Symptom, collapse, phantoms, read_steps
 from rg_env.rows.eval_set import EvalSet
 from rg_env.skyrl.canaries import Canaries, first_items
 from rg_env.skyrl.combinations import COMPARE_A_GROUP
@@ -64,6 +64,7 @@ class RecordingTrainer:
     generator: Any
     global_step: int
     cfg: Any
+    all_metrics: dict[str, float]
 
     async def train(self) -> None:
         """As in SkyRL.
@@ -114,7 +115,7 @@ class RecordingTrainer:
 
     def compute_advantages_and_returns(self, data: TrainingInputBatch) -> TrainingInputBatch:
         """As in SkyRL, but masked rows change no other row's advantages, and have none, and the advantages of a group
-        whose rewards are equal are exactly 0.
+        whose rewards are equal are exactly 0. SkyRL's metrics of advantages are those of the result.
 
         Not covered: `advantage_batch_normalize`, for which SkyRL takes the mean over all rows, padding included.
         """
@@ -148,10 +149,15 @@ class RecordingTrainer:
 
         # Ours hold during SkyRL's computation only: what follows needs the real ids and the whole mask.
         data.metadata["uids"] = own_uids
-        data["response_mask"] = unmasked if can_whiten else response_mask
+        data["response_mask"] = seen = unmasked if can_whiten else response_mask
         data = super().compute_advantages_and_returns(data)  # type: ignore[misc]
         data.metadata["uids"], data["response_mask"] = uids, response_mask
         data["advantages"][torch.tensor(without_advantage)] = 0.0
+        # SkyRL took these before that, of the rows that are not padded.
+        rows = len(uids) - padding
+        trained = data["advantages"][:rows][seen[:rows].bool()]
+        self.all_metrics["loss/avg_raw_advantages"] = trained.mean().item()
+        self.all_metrics["loss/avg_raw_advantages_abs"] = trained.abs().mean().item()
         return data
 
     def _with_those_not_compared(
@@ -245,7 +251,6 @@ class RGTrainerMixin(RecordingTrainer):
     total_training_steps: int
     dynamic_sampling_state: Any
     all_timings: dict[str, float]
-    all_metrics: dict[str, float]
     train_dataset: Any
     train_dataloader: TrainLoader
     eval_dataloader: DataLoader[Any] | None
@@ -364,6 +369,13 @@ class RGTrainerMixin(RecordingTrainer):
             self._reported_step = step
             self._read_watched(step)
             self.reports.send(line=f"resumed from step {step}", resumed=step)
+        if step and step >= self.total_training_steps:
+            logger.warning(
+                "the checkpoint is of step {} and this run ends with step {}, so that SkyRL trains one step more or "
+                "none; raise trainer.max_training_steps or trainer.epochs",
+                step,
+                self.total_training_steps,
+            )
         return step, *others
 
     def _read_watched(self, last_step: int) -> None:
@@ -371,11 +383,11 @@ class RGTrainerMixin(RecordingTrainer):
         writer: DumpWriter | None = self.generator.writer
         if writer is None:
             return
-        for record in open_run_of(writer.folder, writer.run_id).steps():
+        recorded = read_steps(open_run_of(writer.folder, writer.run_id)).get(writer.run_id, {})
+        for step, metrics in recorded.items():
             # Later steps are trained again.
-            if record.step <= last_step:
-                metrics = dict(zip(record.name, record.value, strict=True))
-                self._watched[record.step] = {name: metrics.get(name) for name in WATCHED}
+            if step <= last_step:
+                self._watched[step] = {name: metrics.get(name) for name in WATCHED}
 
     def _build_train_dataloader_and_compute_training_steps(self) -> None:
         """As in SkyRL, with our loader."""

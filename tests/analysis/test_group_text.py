@@ -246,9 +246,9 @@ def test_the_log_of_rollouts_says_how_a_score_came_about(tmp_path):
     changes = {"raw_score": 0.9, "tagged_score": 0.8, "normalized": True, "detail": "scored as 4", "answer": "4\x1b[2J"}
     penalized = rollout(0.75, 0, penalty_factor=0.5, score=0.375, reward=0.375, **changes)
     failed = rollout(0.0, 1, status=Status.TIMEOUT, raw_score=None, tagged_score=None, detail="took over 10 s")
-    config = RGDumpConfig(dump_other_rollouts=False, rollout_save_score_threshold=0.8)
+    config = RGDumpConfig(dump_other_rollouts=False, rollout_save_score_threshold=0.8, solved_at=0.8)
     log = RolloutLog(tmp_path, config)
-    groups = [group(0, [penalized, failed], baseline=0.6, entry='{"answer": "4"}'), group(1, [1.0, 0.0])]
+    groups = [group(0, [penalized, failed], baseline=0.6, entry='{"answer": "4"}'), group(1, [0.9, 0.0])]
     log.log_groups(groups)
     log.log_canary("gcd-train-42-0: its own answer '4' scores 0 (ok)", passed=False)
     text = log.path.read_text()
@@ -257,5 +257,6 @@ def test_the_log_of_rollouts_says_how_a_score_came_about(tmp_path):
     assert " · stop reason stop" in text
     assert "== canary: gcd-train-42-0: its own answer '4' scores 0 (ok): the verifier is wrong\n" in text
     assert " · mixed · best 0.75, none solved · baseline 0.6 · expected 4\n" in text
+    assert text.count("none solved") == 1
     assert "base 0.75 · raw 0.9, tagged 0.8 · penalty × 0.5 = 0.375 · reward 0.375 · " in text
     assert r" · answer '4\x1b[2J' · scored as 4" in text and " · timeout · took over 10 s\n" in text

@@ -21,7 +21,8 @@ class StockTrainer(RayPPOTrainer):
 @pytest.mark.parametrize(("estimator", "step_wise"), COMPARING)
 def test_a_group_of_equal_rewards_has_no_advantage_and_the_others_have_that_of_skyrl(estimator, step_wise):
     masked = [("90", 0.9, True), ("mixed", 0.7, True)]
-    data = Trainer(estimator, step_wise).compute_advantages_and_returns(batch_of(EQUAL + MIXED + masked, step_wise))
+    trainer = Trainer(estimator, step_wise)
+    data = trainer.compute_advantages_and_returns(batch_of(EQUAL + MIXED + masked, step_wise))
     of_skyrl = StockTrainer(estimator, step_wise).compute_advantages_and_returns(batch_of(EQUAL + MIXED, step_wise))
     rows = [len(group) * (1 + step_wise) for group in (EQUAL, MIXED)]
     equal, mixed, _ = data["advantages"].split([*rows, 2 * (1 + step_wise)])
@@ -30,6 +31,9 @@ def test_a_group_of_equal_rewards_has_no_advantage_and_the_others_have_that_of_s
     assert not torch.count_nonzero(equal)
     assert torch.count_nonzero(of_mixed)
     assert torch.equal(mixed, of_mixed)
+    trained = torch.cat([equal, mixed])
+    assert trainer.all_metrics["loss/avg_raw_advantages"] == pytest.approx(trained.mean().item(), abs=1e-6)
+    assert trainer.all_metrics["loss/avg_raw_advantages_abs"] == pytest.approx(trained.abs().mean().item())
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.01])

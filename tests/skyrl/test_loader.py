@@ -46,8 +46,11 @@ def _dataset(size, complexity):
 class Files:
     """Rows in memory, as SkyRL's `PromptDataset` has them."""
 
+    def __init__(self, rows=ROWS):
+        self.rows = rows
+
     def __len__(self):
-        return ROWS
+        return self.rows
 
     def __getitem__(self, index):
         return [{"role": "user", "content": str(index)}], "other", {"extra_info": {"index": index}}, str(index)
@@ -179,6 +182,25 @@ def test_other_settings_than_those_of_the_checkpoint_are_reported_and_followed(w
     rest = run(resumed(before, **LEVELS), 3)
     assert "complexity was None, is now random" in "".join(warnings)
     assert ids(rest) == ids(run(build(**LEVELS), 5))[2:]
+
+
+@pytest.mark.parametrize(
+    ("before", "batches", "after"),
+    [
+        ({}, 7, {"size": 20}),
+        ({}, 7, {"size": 40}),
+        ({}, 6, {"size": 20}),
+        ({"files": Files()}, 1, {"files": Files(30)}),
+    ],
+    ids=["fewer in the second epoch", "more", "fewer than were handed out", "files"],
+)
+def test_rows_that_get_other_numbers_are_reported(before, batches, after, warnings):
+    loader = build(**before)
+    run(loader, batches)
+    resumed(loader, **before)
+    assert not warnings
+    resumed(loader, **after)
+    assert "rows in an epoch was 26, is now" in "".join(warnings)
 
 
 def test_fewer_rows_than_a_batch_has_are_refused():

@@ -36,6 +36,13 @@ def test_a_step_in_one_line(groups, line):
     assert Tally(RGDumpConfig(), groups).groups_line() == line
 
 
+@pytest.mark.parametrize(("environment", "solved"), [({}, 1.0), ({"environment": "gsm8k", "solved_at": 0.99}, 0.0)])
+def test_the_threshold_of_the_settings_is_about_rg_dump_alone(environment, solved):
+    tally = Tally(RGDumpConfig(solved_at=0.5), [group(0, [0.6, 0.6], **environment)])
+    assert tally.means["solved"] == solved
+    assert tally.total().equal_partial == 1 - solved
+
+
 def failed(detail):
     return rollout(0.0, status=Status.REWARD_ERROR, detail=detail)
 

@@ -20,7 +20,7 @@ from loguru import logger
 from skyrl.train.trainer import RayPPOTrainer
 
 from rg_env.base.errors import ConfigError, RGEnvError
-from rg_env.dump import DumpWriter, group_id, open_run
+from rg_env.dump import DumpWriter, StepRecord, group_id, open_run
 from rg_env.dump.part_file import PartFile
 from rg_env.dump.validate import validate
 from rg_env.rows.dataset import ReasoningGymDataset
@@ -410,6 +410,9 @@ def test_a_collapse_is_measured_against_the_steps_before_a_resumption(tmp_path, 
     monkeypatch.setattr(scripted_training, "Script", Untagged)
     resumed = build(tmp_path, attempt=2, **CHECKPOINTS)
     resumed.reports = Told()
+    # As of an attempt that was killed after the evaluation with which a resumed run begins.
+    writer = resumed.generator.writer
+    writer.write_blocking([StepRecord(writer.run_id, 2, 1, ["eval/all/avg_score"], [0.5])])
     train(resumed)
     symptoms = [facts["symptoms"] for facts in resumed.reports.sent if "symptoms" in facts]
     assert ("collapse", "at step 2, the format rate fell from 1 to 0") in symptoms[-1]
@@ -428,6 +431,19 @@ def test_a_fully_async_run_is_trained_on_from_its_last_step(tmp_path):
     assert latest.read_text() == "7"
     assert sorted(trained_in(tmp_path / "dumps")) == [1, 2, 3, 4, 5, 6, 7]
     assert not (tmp_path / "checkpoints" / "global_step_8").exists()
+
+
+def test_a_checkpoint_with_nothing_left_to_train_is_said(tmp_path):
+    """Such as that of a run with smaller batches, and so with more steps."""
+    train(build(tmp_path, **CHECKPOINTS, trainer__max_training_steps=2))
+    last = f"{tmp_path}/checkpoints/global_step_2"
+    again = CHECKPOINTS | {"trainer__resume_mode": "from_path", "trainer__resume_path": last}
+    for steps in (2, 3):
+        trainer = build(tmp_path / f"{steps}", **again, trainer__max_training_steps=steps)
+        warnings = []
+        logger.add(warnings.append, level="WARNING")  # after the trainer has set up its log
+        train(trainer)
+        assert any("of step 2 and this run ends with step 2" in line for line in warnings) == (steps == 2)
 
 
 @pytest.mark.parametrize("content", [None, {"_num_yielded": 3}], ids=["none", "of stock SkyRL"])
