@@ -108,7 +108,7 @@ def _without_layer(text: str) -> str:
     fence = _FENCE.match(text)
     if fence and text.find("```", fence.end()) == len(text) - 3:
         return text[fence.end() : -3]
-    # A dollar that LaTeX writes is no mark.
+    # Not a mark: a dollar that LaTeX writes.
     plain = text.replace(r"\$", "  ")
     for opening, closing in _MARKS:
         inner = plain[len(opening) : -len(closing)]
