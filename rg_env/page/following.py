@@ -350,7 +350,7 @@ class Following:
         """Test the condition on the parts that came since."""
         parts = list(self._parts)
         if found.condition and not _TESTABLE.issuperset(found.condition.columns):
-            self._test_in_files(found, found.condition.text)
+            self._test_in_files(found, found.condition)
             return
         start = _height(parts[: found.parts])
         for part in parts[found.parts :]:
@@ -364,11 +364,11 @@ class Following:
             found.hits = [place for place in found.hits if place in kept]
             found.tested = [place for place in found.tested if place in kept]
 
-    def _test_in_files(self, found: _Found, where: str) -> None:
+    def _test_in_files(self, found: _Found, condition: Condition) -> None:
         """Test a condition on columns that are not held, by reading the ledger, once."""
         if found.parts:
             return
-        names = Query(where).rows(self._texts).filter("matches").select("run_id", "group_id")
+        names = self._texts.scan().filter(condition.test).select("run_id", "group_id").unique().collect()
         start = 0
         for part in self._parts:
             ours = part.groups.select(pl.col("run_id", "group_id").cast(pl.String)).with_row_index("place")
