@@ -2,8 +2,9 @@
 
 Invariant: groups are numbered in the order in which they were read and keep their numbers until everything is read
 anew, so a list of them only grows at its end. Figures are those of the report. A ledger file that has grown is read
-again as a whole, since it has at most `groups_per_file` lines; finished ones are not. When a run has ended everything
-is read anew, because only then it can be said what is missing.
+again as a whole, since it has at most `groups_per_file` lines; finished ones are not. When a run has begun, everything
+is read anew, because its settings decide what is solved; likewise when it has ended, because only then it can be said
+what is missing.
 
 Not covered: conditions on columns that are not held here see what there was when they were first asked. Where groups
 are in memory, a later attempt that replaces some of them takes these out of the list.
@@ -116,8 +117,6 @@ class Following:
     def _clear(self, dump: Dump) -> None:
         self._dump = dump
         self._texts = Dump(dump.runs)
-        self._reading = Reading(threshold(dump, None), STATISTICS, to_match=True)
-        self._columns = list(dict.fromkeys([*self._reading.columns, *_TEXT_PLACE, *_OF_ROLLOUTS]))
         self._parts: list[_Part] = []
         # Files whose groups are not those of the dump that was opened first, each with its run.
         self._ledgers: list[Run | None] = [None]  # None: of the dump itself
@@ -130,7 +129,7 @@ class Following:
     # -- reading
 
     def _follow(self) -> None:
-        """Read all, then look for more until a run ends, and so on."""
+        """Read all, then look for more until a run begins or ends, and so on."""
         while not self._closed.is_set():
             try:
                 self._read_all()
@@ -153,6 +152,8 @@ class Following:
     def _read_all(self) -> None:
         runs = find_runs(self._paths)
         dump = Dump(runs)
+        self._reading = Reading(threshold(dump, None), STATISTICS, to_match=True)
+        self._columns = list(dict.fromkeys([*self._reading.columns, *_TEXT_PLACE, *_OF_ROLLOUTS]))
         states = _states_of(runs)
         sizes = dict(_ledger_sizes(runs))
         total, began = sum(sizes.values()), time.monotonic()
@@ -198,8 +199,7 @@ class Following:
                 if self._read_file(run, file):
                     self._has_more = True
         states = _states_of(runs)
-        # What was known of a run against what is known now: a new run has not changed.
-        has_changed = states | self._states != self._states | states
+        has_changed = states != self._states
         self._states = states
         if has_changed:
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -11,7 +12,7 @@ from rg_env.dump import Attempt, DumpWriter, write_manifest
 from rg_env.dump.manifest import end_manifest
 from rg_env.page.following import Following
 from tests.analysis.reports import said
-from tests.dump.records import RUN_ID, group, rollout
+from tests.dump.records import RUN_ID, group, manifest, rollout
 
 OTHER_RUN = "20261122-060000-cd34"
 
@@ -112,3 +113,15 @@ def test_groups_that_get_other_numbers_are_said(tmp_path, follow):
         end_manifest(tmp_path, RUN_ID, 1, 0, {1: 2})
         until(lambda: following.state()["renumbered"] == 1)
         assert ids(following.find("", "", 0, 9)) == [names[0], names[2], names[1], names[3]]
+
+
+def test_a_run_that_begins_in_a_followed_folder_counts_with_its_own_settings(tmp_path, follow):
+    with writer_of(tmp_path) as first:
+        write(first, group(0, [0.6, 0.6]))
+        following = follow(tmp_path, groups=1)
+        write_manifest(tmp_path, OTHER_RUN, Attempt.read(manifest(solved_at=0.5)))
+        with DumpWriter(tmp_path, OTHER_RUN, 1, RGDumpConfig()) as second:
+            write(second, group(0, [0.6, 0.6], run_id=OTHER_RUN))
+            until(lambda: len(json.loads(following.summary)["sections"]) == 2)
+            sections = json.loads(following.summary)["sections"]
+            assert [section["headline"]["solve_rate"] for section in sections] == [0, 1]
