@@ -285,6 +285,13 @@ class Following:
         attempts = pl.concat(part.groups.select(RUN, "attempt").unique() for part in self._parts).unique()
         return attempts.group_by(RUN).len().filter(pl.col("len") > 1)[RUN].to_list()
 
+    def _number(self) -> int:
+        """Return the number of groups that no later attempt replaced."""
+        parts = list(self._parts)
+        if repeated := self._repeated() if parts else []:
+            return in_order(pl.concat(part.groups for part in parts), repeated).height
+        return _height(parts)
+
     # -- what the page asks
 
     def state(self) -> dict[str, Any]:
@@ -292,7 +299,7 @@ class Following:
         self._asked = time.monotonic()
         return {
             "version": self.version,
-            "groups": _height(self._parts),
+            "groups": self._number(),
             "read": self.read,
             "left": self.left,
             "renumbered": self.renumbered,
@@ -320,7 +327,7 @@ class Following:
             left = self._search(found)
             places = found.hits[first : first + count]
             rows = [_row(group) for group in self._groups(places)]
-            known = _height(self._parts)
+            known = self._number()
         return {"total": len(found.hits), "of": known, "left": left, "rows": rows}
 
     def group(self, run_id: str, group_id: str) -> Group | None:

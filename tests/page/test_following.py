@@ -86,11 +86,12 @@ def test_a_search_goes_on_where_it_was_when_a_later_attempt_replaces_groups(tmp_
         write(writer, asked(1, 1), asked(2, 1), asked(3, 1))
     with writer_of(tmp_path, attempt=2) as writer:
         write(writer, asked(3, 2))
-        following = follow(tmp_path, groups=4)
+        following = follow(tmp_path, groups=3)
         assert ids(following.find("", "here", 0, 9)) == ["1 of 1", "2 of 1", "3 of 2"]
         write(writer, asked(2, 2), asked(4, 2))
-        until(lambda: following.state()["groups"] == 6)
-        assert ids(following.find("", "here", 0, 9)) == ["1 of 1", "3 of 2", "2 of 2", "4 of 2"]
+        until(lambda: following.state()["groups"] == 4)
+        found = following.find("", "here", 0, 9)
+        assert ids(found) == ["1 of 1", "3 of 2", "2 of 2", "4 of 2"] and found["total"] == found["of"]
 
 
 def test_groups_that_get_other_numbers_are_said(tmp_path, follow):
