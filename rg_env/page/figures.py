@@ -80,8 +80,8 @@ def sections(measured: Measured, alike: Mapping[str, int]) -> list[dict[str, Any
 def trainer_numbers(
     measured: Measured, numbers: Mapping[tuple[str, int], Mapping[str, float | None]], alike: Mapping[str, int]
 ) -> dict[str, list[Any]]:
-    """Return the trainer's own numbers (of `step_numbers`) at the training steps of `measured`, with `alike` and points as
-    in `sections`.
+    """Return the trainer's own numbers (of `step_numbers`) at the training steps of `measured`, with points as in
+    `sections`, and with its `alike`.
 
     A table by columns with a row per run, name and point: the mean `value`, the smallest `low`, the largest `high`.
     """
