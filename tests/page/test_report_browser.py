@@ -123,6 +123,10 @@ def test_what_is_rare_is_listed_and_what_is_frequent_has_a_line(show, tmp_path):
     assert page.locator("#trouble g[aria-label=line] path").count() == 1
     assert page.text_content("#trouble figcaption strong") == "Share of rollouts with no think"
     assert page.text_content("#trouble .hint") == "Too rare for a line: no answer 1."
+    # The evaluation of a model has no steps.
+    made = [group(0, [violating(0), rollout(1.0, 1)], phase="eval", step=None)]
+    page = show(write_report(dump_of(tmp_path / "eval", made), tmp_path / "eval.html"))
+    assert page.text_content("#trouble") == "Responses: no answer 1."
 
 
 def test_excerpts_of_a_task_begin_where_its_questions_differ(show, tmp_path):
