@@ -154,9 +154,11 @@ class Tally:
     def _count_group(self, counts: Counts, group: GroupRecord) -> None:
         responses = answered(group.rollouts)
         base_scores = [rollout.base_score for rollout in responses]
+        # Groups of other environments have their own.
+        solved_at = self._config.solved_at if group.solved_at is None else group.solved_at
         counts.groups += 1
         counts.no_signal += group.no_signal
-        counts.equal_partial += is_equal_partial_credit(base_scores, self._config.solved_at)
+        counts.equal_partial += is_equal_partial_credit(base_scores, solved_at)
         counts.outcomes[group.outcome] += 1
         if group.phase is Phase.TRAIN:
             counts.kinds[self._kind_of(base_scores)] += 1
@@ -177,7 +179,7 @@ class Tally:
                 counts.tokens += rollout.response_tokens
                 counts.measured += 1
             # By the base score, as everywhere: a penalty changes what a response is worth, not whether it is right.
-            solved = rollout.base_score >= self._config.solved_at
+            solved = rollout.base_score >= solved_at
             counts.count_response(
                 rollout.base_score, solved=solved, violation=rollout.violation, normalized=rollout.normalized
             )

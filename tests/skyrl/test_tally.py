@@ -36,6 +36,11 @@ def test_a_step_in_one_line(groups, line):
     assert Tally(RGDumpConfig(), groups).groups_line() == line
 
 
+def test_a_group_with_its_own_threshold_is_solved_by_that():
+    groups = [group(0, [0.6, 0.2]), group(1, [0.6, 1.0], environment="gsm8k", solved_at=0.99)]
+    assert Tally(RGDumpConfig(solved_at=0.5), groups).means["solved"] == 0.5
+
+
 def failed(detail):
     return rollout(0.0, status=Status.REWARD_ERROR, detail=detail)
 
