@@ -32,6 +32,7 @@ from rg_env.base.choices import Think
 from rg_env.base.wording import visible
 from rg_env.dump import Dump, GroupRecord, Phase, RolloutRecord
 from rg_env.dump.schema import RG_DUMP, as_violation
+from rg_env.dump.table import PARTS_OF_GROUPS
 from rg_env.scoring.types import Status
 
 Row = dict[str, Any]
@@ -259,6 +260,7 @@ def export_table(dump: Dump, out: Path) -> int:
     # Alone, a table has no settings, which say it of our groups.
     is_ours = pl.col("environment") == RG_DUMP
     solved_at = pl.when(is_ours).then(threshold(dump, None)).otherwise("solved_at")
+    metadata = {} if dump.whole_groups else {PARTS_OF_GROUPS: "true"}
     with new_file(out) as draft:
-        dump.scan().with_columns(solved_at=solved_at).sink_parquet(draft)
+        dump.scan().with_columns(solved_at=solved_at).sink_parquet(draft, metadata=metadata)
         return int(pl.scan_parquet(draft).select(pl.len()).collect().item())

@@ -26,15 +26,22 @@ from rg_env.dump.reader import Dump
 from rg_env.dump.run_files import Run
 from rg_env.dump.schema import FileKind, GroupRecord, LedgerRecord
 
+PARTS_OF_GROUPS = "rg_env.parts_of_groups"
+"""Key in the file's metadata where conditions may have left out some rollouts of a group when it was exported."""
 _ROWS = 200_000
 """Rows that are in memory at a time."""
 
 
 @dataclass(repr=False)
 class TableDump(Dump):
-    """The runs of a table; `path` is its file."""
+    """The runs of a table; `path` is its file, `has_parts` says whether groups may lack rollouts in it."""
 
     path: Path = field(kw_only=True)
+    has_parts: bool = field(default=False, kw_only=True)
+
+    @property
+    def whole_groups(self) -> bool:
+        return super().whole_groups and not self.has_parts
 
     @property
     def has_every_group(self) -> bool | None:
@@ -173,6 +180,7 @@ def open_table(path: Path) -> TableDump:
             )
         found = pl.scan_parquet(path).select(pl.col("run_id").unique(maintain_order=True))
         run_ids = found.collect(engine="streaming")["run_id"].to_list()
+        has_parts = PARTS_OF_GROUPS in pl.read_parquet_metadata(path)
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = str(error).partition("\n")[0]
         raise DumpError(f"{path} cannot be read as Parquet ({reason}): export the dump again") from None
@@ -183,4 +191,4 @@ def open_table(path: Path) -> TableDump:
         files = [DumpFile(path, FileKind.LEDGER, run_id, 0)]
         files += [file for file in list_files(path.parent, run_id) if file.kind is not FileKind.LEDGER]
         runs.append(Run(run_id, tuple(files), read_manifest(path.parent, run_id)))
-    return TableDump(tuple(runs), path=path)
+    return TableDump(tuple(runs), path=path, has_parts=has_parts)

@@ -87,7 +87,7 @@ _UNUSED = {
     ),
 }
 """Our settings that change nothing in a command."""
-_OF_A_SUITE = (
+OF_A_SUITE = (
     "num_eval_samples_per_task",
     "eval_seed",
     "tasks",
@@ -235,7 +235,7 @@ def _refuse_unused(name: str, value: Any, command: str, suite: str) -> None:
     if _is_ours(name):
         field = name.removeprefix(f"{PREFIX}.").partition(".")[0]
         is_unused = field in _UNUSED[command]
-        if suite != "fixed" and field in _OF_A_SUITE:
+        if suite != "fixed" and field in OF_A_SUITE:
             refuse(name, value, f"the suite {suite} has its own; leave it out (--items asks only some questions)")
     else:
         is_unused = not name.startswith(_HONORED[command])

@@ -22,6 +22,7 @@ from rg_env.base.choices import ResponseFormat, Split
 from rg_env.base.errors import ConfigError, describe, did_you_mean, need, need_number, one_line
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.configuration.settings import load_yaml
+from rg_env.evaluate.eval_settings import OF_A_SUITE
 from rg_env.rows.dataset import ReasoningGymDataset
 from rg_env.rows.eval_set import EvalSet
 from rg_env.rows.prompts import Message, Prompts, resolve_system_prompt
@@ -90,7 +91,7 @@ def suite_questions(
     note: Callable[[str], None] = lambda progress: None,
     **limits: Any,
 ) -> Questions:
-    """Return the questions of a suite; sets the settings that the suite determines: format, system prompt and examples.
+    """Return the questions of a suite; sets the settings that the suite determines, `OF_A_SUITE`.
 
     Args:
         name: `fixed`, or as of `load_suite`.
@@ -110,7 +111,10 @@ def suite_questions(
         name, size, left_out, advice, items = suite.name, suite.size, 0, "", suite.items()
         if count is not None:
             items = _evenly({task.name: task.items() for task in suite.tasks}, count)
-        config.format, config.system_prompt, config.worked_examples = suite.format.value, suite.system_prompt, []
+        # Those of a configuration determine nothing here, and the manifest would have them.
+        for setting in OF_A_SUITE:
+            setattr(config, setting, getattr(RGDumpConfig(), setting))
+        config.format, config.system_prompt = suite.format.value, suite.system_prompt
     label = name
     if count is not None:
         need(count <= size, "--items", count, f"the suite has {size} questions{advice}")

@@ -18,6 +18,7 @@ import jsonlines
 import msgspec
 
 from rg_env.base.atomic import check_output, new_file
+from rg_env.base.choices import SOLVED_AT
 from rg_env.base.errors import DumpError
 from rg_env.dump import Dump, GroupRecord, NewerSchemaError, RolloutRecord, from_line
 from rg_env.dump.schema import answered
@@ -101,6 +102,9 @@ def export_records(
     def documents() -> Iterator[Mapping[str, Any]]:
         for group in dump.groups():
             result.groups += 1
+            solved_at = dump.solved_at(group)
+            if solved_at != SOLVED_AT:  # a document has no settings, which say it of our groups
+                group = msgspec.structs.replace(group, solved_at=solved_at)
             for rollout in dump.with_opening(group).rollouts:
                 result.rollouts += 1
                 yield document(group, rollout, models.get(group.run_id, ""))

@@ -82,8 +82,9 @@ def summarize(
     ids = measured.groups["run_id"].unique().sort().cast(str).to_list()  # in the order of reading
     runs = {run.run_id: run for run in dump.runs if run.run_id in ids}  # not all: lines may name another run than files
     names = {run_id: visible(run_id, one_line=True) for run_id in ids} | run_names(runs.values())
-    figures = {"sections": sections(measured), "trainer": trainer_numbers(measured, numbers)}
     settings = {run_id: settings_of(runs.get(run_id)) for run_id in ids}
+    of_seeds = dict(zip(ids, alike(settings), strict=True))
+    figures = {"sections": sections(measured, of_seeds), "trainer": trainer_numbers(measured, numbers, of_seeds)}
     compared: dict[str, Any] = {"comparisons": [], "differing_settings": []}
     unequal: Iterable[str] = ()
     if len(runs) > 1:  # not those that only lines name: nothing is known of them
@@ -98,7 +99,7 @@ def summarize(
         "notes": [*_notes(dump, measured, texts), *unequal],
         "runs": [
             {"run_id": run_id, "name": names[run_id], "alike": number, **_facts(runs.get(run_id))}
-            for run_id, number in zip(ids, alike(settings), strict=True)
+            for run_id, number in of_seeds.items()
         ],
         "violations": MEANINGS,
         **figures,

@@ -34,7 +34,7 @@ _TRAINER = {
 """The numbers of SkyRL that are shown, and what the page calls them."""
 
 
-def sections(measured: Measured) -> list[dict[str, Any]]:
+def sections(measured: Measured, alike: Mapping[str, int]) -> list[dict[str, Any]]:
     """Return the statistics of every run, phase and environment, in the order in which runs were read, train before
     eval.
 
@@ -44,8 +44,11 @@ def sections(measured: Measured) -> list[dict[str, Any]]:
     `counts`, of violations and statuses, and `trouble`, the same per point; `lengths`, a row per bar, with shares of
     the correct and of the wrong rollouts. A point goes from `step` to `last_step`, of training several steps if there
     are more than `MAX_POINTS`. What the dump does not know is empty.
+
+    Args:
+        alike: a number for each run; those with equal ones have equal points, because the page draws their mean.
     """
-    points = _points(measured.groups)
+    points = _points(measured.groups, alike)
     merged = replace(measured, groups=_merge(measured.groups, points))
     ends = points.select(*_SECTION, *_POINT).unique()
     by_point = statistics(merged, "step").join(named(ends), on=[*_SECTION, "step"])
@@ -75,10 +78,10 @@ def sections(measured: Measured) -> list[dict[str, Any]]:
 
 
 def trainer_numbers(
-    measured: Measured, numbers: Mapping[tuple[str, int], Mapping[str, float | None]]
+    measured: Measured, numbers: Mapping[tuple[str, int], Mapping[str, float | None]], alike: Mapping[str, int]
 ) -> dict[str, list[Any]]:
     """Return the trainer's own numbers (of `step_numbers`) at the training steps of `measured`, with points as in
-    `sections`.
+    `sections`, and with its `alike`.
 
     A table by columns with a row per run, name and point: the mean `value`, the smallest `low`, the largest `high`.
     """
@@ -92,25 +95,27 @@ def trainer_numbers(
     # These numbers are of a run's step, whatever the environments in it, so all of training is one section.
     training = measured.groups.filter(pl.col("phase") == Phase.TRAIN.value).with_columns(environment=pl.lit(""))
     # Steps that the charts merge are one point, with the mean of their values.
-    with_points = known.join(named(_points(training)), on=["run_id", "own_step"])
+    with_points = known.join(named(_points(training, alike)), on=["run_id", "own_step"])
     value = pl.col("value")
     merged = with_points.group_by("run_id", "name", *_POINT).agg(value.mean(), low=value.min(), high=value.max())
     return merged.sort("run_id", "name", "step").to_dict(as_series=False)
 
 
-def _points(groups: pl.DataFrame) -> pl.DataFrame:
+def _points(groups: pl.DataFrame, alike: Mapping[str, int]) -> pl.DataFrame:
     """Return the points of charts: for each section and step (`own_step`) the first and the last step that are shown as
     one, `step` and `last_step`; training has at most `MAX_POINTS`.
     """
-    step = pl.col("own_step")
-    rank = step.rank("dense").over(_SECTION)
+    step, together = pl.col("own_step"), ("together", "phase", "environment")
+    numbers = {run_id: str(number) for run_id, number in alike.items()}
+    rank = step.rank("dense").over(together)
     in_training = pl.col("phase") == Phase.TRAIN.value
     # How many steps a point has: the least with which there are not too many points; an evaluation is its own point.
-    count = rank.max().over(_SECTION)
+    count = rank.max().over(together)
     width = pl.when(in_training).then((count - 1) // MAX_POINTS + 1).otherwise(1)
     steps = groups.select(*_SECTION, own_step="step").drop_nulls("own_step").unique()
+    steps = steps.with_columns(together=pl.col("run_id").cast(pl.String).replace(numbers))
     return steps.with_columns(point=(rank - 1) // width).with_columns(
-        step=step.min().over(*_SECTION, "point"), last_step=step.max().over(*_SECTION, "point")
+        step=step.min().over(*together, "point"), last_step=step.max().over(*together, "point")
     )
 
 

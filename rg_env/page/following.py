@@ -2,8 +2,9 @@
 
 Invariant: groups are numbered in the order in which they were read and keep their numbers until everything is read
 anew, so a list of them only grows at its end. Figures are those of the report. A ledger file that has grown is read
-again as a whole, since it has at most `groups_per_file` lines; finished ones are not. When a run has ended everything
-is read anew, because only then it can be said what is missing.
+again as a whole, since it has at most `groups_per_file` lines; finished ones are not. When a run has begun, everything
+is read anew, because its settings decide what is solved; likewise when it has ended, because only then it can be said
+what is missing.
 
 Not covered: conditions on columns that are not held here see what there was when they were first asked. Where groups
 are in memory, a later attempt that replaces some of them takes these out of the list.
@@ -116,9 +117,9 @@ class Following:
     def _clear(self, dump: Dump) -> None:
         self._dump = dump
         self._texts = Dump(dump.runs)
-        self._reading = Reading(threshold(dump, None), STATISTICS, to_match=True)
-        self._columns = list(dict.fromkeys([*self._reading.columns, *_TEXT_PLACE, *_OF_ROLLOUTS]))
         self._parts: list[_Part] = []
+        # Groups that were read, and how many of them no later attempt replaced.
+        self._counted = (0, 0)
         # Files whose groups are not those of the dump that was opened first, each with its run.
         self._ledgers: list[Run | None] = [None]  # None: of the dump itself
         self._numbers: dict[str, int] = {}
@@ -130,7 +131,7 @@ class Following:
     # -- reading
 
     def _follow(self) -> None:
-        """Read all, then look for more until a run ends, and so on."""
+        """Read all, then look for more until a run begins or ends, and so on."""
         while not self._closed.is_set():
             try:
                 self._read_all()
@@ -153,6 +154,8 @@ class Following:
     def _read_all(self) -> None:
         runs = find_runs(self._paths)
         dump = Dump(runs)
+        self._reading = Reading(threshold(dump, None), STATISTICS, to_match=True)
+        self._columns = list(dict.fromkeys([*self._reading.columns, *_TEXT_PLACE, *_OF_ROLLOUTS]))
         states = _states_of(runs)
         sizes = dict(_ledger_sizes(runs))
         total, began = sum(sizes.values()), time.monotonic()
@@ -198,8 +201,7 @@ class Following:
                 if self._read_file(run, file):
                     self._has_more = True
         states = _states_of(runs)
-        # What was known of a run against what is known now: a new run has not changed.
-        has_changed = states | self._states != self._states | states
+        has_changed = states != self._states
         self._states = states
         if has_changed:
             return False
@@ -285,6 +287,17 @@ class Following:
         attempts = pl.concat(part.groups.select(RUN, "attempt").unique() for part in self._parts).unique()
         return attempts.group_by(RUN).len().filter(pl.col("len") > 1)[RUN].to_list()
 
+    def _number(self) -> int:
+        """Return the number of groups that no later attempt replaced."""
+        parts = list(self._parts)
+        read = number = _height(parts)
+        # Counted once, because every open page asks again and again.
+        if self._counted[0] != read:
+            if repeated := self._repeated():
+                number = in_order(pl.concat(part.groups for part in parts), repeated).height
+            self._counted = read, number
+        return self._counted[1]
+
     # -- what the page asks
 
     def state(self) -> dict[str, Any]:
@@ -292,7 +305,7 @@ class Following:
         self._asked = time.monotonic()
         return {
             "version": self.version,
-            "groups": _height(self._parts),
+            "groups": self._number(),
             "read": self.read,
             "left": self.left,
             "renumbered": self.renumbered,
@@ -320,7 +333,7 @@ class Following:
             left = self._search(found)
             places = found.hits[first : first + count]
             rows = [_row(group) for group in self._groups(places)]
-            known = _height(self._parts)
+            known = self._number()
         return {"total": len(found.hits), "of": known, "left": left, "rows": rows}
 
     def group(self, run_id: str, group_id: str) -> Group | None:
@@ -350,7 +363,7 @@ class Following:
         """Test the condition on the parts that came since."""
         parts = list(self._parts)
         if found.condition and not _TESTABLE.issuperset(found.condition.columns):
-            self._test_in_files(found, found.condition.text)
+            self._test_in_files(found, found.condition)
             return
         start = _height(parts[: found.parts])
         for part in parts[found.parts :]:
@@ -364,11 +377,11 @@ class Following:
             found.hits = [place for place in found.hits if place in kept]
             found.tested = [place for place in found.tested if place in kept]
 
-    def _test_in_files(self, found: _Found, where: str) -> None:
+    def _test_in_files(self, found: _Found, condition: Condition) -> None:
         """Test a condition on columns that are not held, by reading the ledger, once."""
         if found.parts:
             return
-        names = Query(where).rows(self._texts).filter("matches").select("run_id", "group_id")
+        names = self._texts.scan().filter(condition.test).select("run_id", "group_id").unique().collect()
         start = 0
         for part in self._parts:
             ours = part.groups.select(pl.col("run_id", "group_id").cast(pl.String)).with_row_index("place")

@@ -17,6 +17,7 @@ import polars as pl
 from rg_env.analysis.comparison import compare, differing_tasks, question_sets
 from rg_env.analysis.stats import Measured, statistics
 from rg_env.base.choices import By
+from rg_env.base.wording import visible
 from rg_env.configuration.config import PREFIX
 from rg_env.dump import Phase, Run
 
@@ -69,13 +70,18 @@ def side_by_side(measured: Measured, run_ids: Sequence[str], runs: Iterable[Run]
 def unequal_questions(
     measured: Measured, run_ids: Sequence[str], runs: Iterable[Run], names: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield a sentence for each run whose last evaluation has other questions than that of the first run.
+    """Yield a sentence for each run whose last evaluation has other questions than that of the first run, and one about
+    the tasks that are not compared.
 
     Args:
         measured, run_ids, runs: as of `side_by_side`.
         names: of the runs, by run id.
     """
     unmatched = differing_tasks(*runs)
+    evaluated = measured.groups.filter(pl.col("phase") == Phase.EVAL.value)["task"].unique()
+    if left_out := sorted(set(unmatched) & set(evaluated)):
+        tasks = visible(", ".join(left_out), one_line=True)
+        yield f"Not compared, because the options of the task or of its file differ: {tasks}."
     for part in _parts(measured, run_ids):
         if part.moment != "last":
             continue

@@ -14,6 +14,7 @@ from rg_env.cli import app
 from rg_env.dump import open_run
 from rg_env.dump.validate import validate
 from rg_env.evaluate import run
+from rg_env.page.side_by_side import settings_of
 from tests.evaluate.server import completion, error, serving
 
 SUITE = """
@@ -122,6 +123,18 @@ def test_the_result_of_a_resumed_evaluation_counts_all_attempts(suite, tmp_path)
         second = evaluate(server, suite, *out, "--resume")
     assert 0 < json.loads(first.stdout)["total"]["rollouts"] < 5
     assert json.loads(second.stdout)["total"]["rollouts"] == 5 == len(server.requests)
+
+
+def test_a_suite_is_the_same_whatever_tasks_a_configuration_has(suite, tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    tasks = "{gcd: {config: {max_numbers: 3}}}"
+    recipe.write_text(f"environment: {{skyrl_gym: {{rg_dump: {{complexity: 0.5, tasks: {tasks}}}}}}}")
+    with serving(lambda number, body: completion("<answer>7</answer>")) as server:
+        assert evaluate(server, suite, str(recipe), "--out", str(tmp_path / "a")).exit_code == 0
+        alike = ("--temperature", "0", "--max-tokens", "1024")
+        assert evaluate(server, suite, *alike, "--out", str(tmp_path / "b")).exit_code == 0
+    (this,), (other,) = (open_run(tmp_path / name).runs for name in "ab")
+    assert this.manifest.task_mix is None and settings_of(this) == settings_of(other)
 
 
 def test_of_several_models_the_folder_around_them_is_continued(suite, tmp_path, monkeypatch):

@@ -9,11 +9,12 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from rg_env.analysis import statistics
 from rg_env.cli import app
-from rg_env.dump import DumpWriter, Phase, open_run
+from rg_env.dump import Attempt, DumpWriter, Phase, open_run, write_manifest
 from rg_env.dump.validate import validate
 from rg_env.scoring.types import Status
-from tests.dump.records import RUN_ID, group, rollout, unanswered, violating
+from tests.dump.records import RUN_ID, group, manifest, rollout, unanswered, violating
 
 SAMPLE = Path(__file__).parents[2] / "dumps" / "sample"
 HOSTILE = "\0\x1b[2J\u2028</think><script>zorp(1)</script>{{7*7}}\ud7ff\U0010ffff\r\n" * 3
@@ -67,6 +68,17 @@ def test_what_was_exported_comes_back_equal(name, form, source, odd, tmp_path):
     assert lines(tmp_path / "back") == lines(dump)
     assert validate(tmp_path / "back").good
     assert dumps("stats", tmp_path / "back").exit_code == 0
+
+
+@pytest.mark.parametrize(("name", "program"), [("atif", "atif"), ("traces", "verifiers")])
+def test_what_solved_meant_comes_back(name, program, tmp_path):
+    write_manifest(tmp_path, RUN_ID, Attempt.read(manifest(solved_at=0.5)))
+    with DumpWriter(tmp_path, RUN_ID, 1) as writer:
+        assert writer.write_blocking([group(0, [0.6, 0.4])])
+    out = tmp_path / name / "traces.jsonl"
+    assert dumps("export", name, tmp_path, "--out", out).exit_code == 0
+    assert dumps("import", program, out, "--out", tmp_path / "back").exit_code == 0
+    assert statistics(open_run(tmp_path / "back"))["solve_rate"].to_list() == [0.5]
 
 
 EXPORTS = [("atif", "atif", "eval"), ("traces", "verifiers", "again/traces.jsonl")]

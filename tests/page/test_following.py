@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -11,7 +12,7 @@ from rg_env.dump import Attempt, DumpWriter, write_manifest
 from rg_env.dump.manifest import end_manifest
 from rg_env.page.following import Following
 from tests.analysis.reports import said
-from tests.dump.records import RUN_ID, group, rollout
+from tests.dump.records import RUN_ID, group, manifest, rollout
 
 OTHER_RUN = "20261122-060000-cd34"
 
@@ -65,8 +66,10 @@ def test_groups_without_a_text_stay_when_their_file_is_full(tmp_path, follow):
 
 
 def test_a_condition_on_a_column_that_is_not_held_finds_what_came_since(tmp_path, follow):
-    made = [group(number, [rollout(1.0, 0, penalty_factor=0.5)]) for number in range(2)]
-    with writer_of(tmp_path) as writer:
+    made = [group(number, [rollout(1.0 - number, 0, penalty_factor=0.5)]) for number in range(2)]
+    with writer_of(
+        tmp_path, dump_rollouts=False, dump_other_rollouts=False
+    ) as writer:  # whether its text is kept or not
         write(writer, made[0])
         following = follow(tmp_path, groups=1)
         write(writer, made[1])
@@ -83,11 +86,12 @@ def test_a_search_goes_on_where_it_was_when_a_later_attempt_replaces_groups(tmp_
         write(writer, asked(1, 1), asked(2, 1), asked(3, 1))
     with writer_of(tmp_path, attempt=2) as writer:
         write(writer, asked(3, 2))
-        following = follow(tmp_path, groups=4)
+        following = follow(tmp_path, groups=3)
         assert ids(following.find("", "here", 0, 9)) == ["1 of 1", "2 of 1", "3 of 2"]
         write(writer, asked(2, 2), asked(4, 2))
-        until(lambda: following.state()["groups"] == 6)
-        assert ids(following.find("", "here", 0, 9)) == ["1 of 1", "3 of 2", "2 of 2", "4 of 2"]
+        until(lambda: following.state()["groups"] == 4)
+        found = following.find("", "here", 0, 9)
+        assert ids(found) == ["1 of 1", "3 of 2", "2 of 2", "4 of 2"] and found["total"] == found["of"]
 
 
 def test_groups_that_get_other_numbers_are_said(tmp_path, follow):
@@ -110,3 +114,15 @@ def test_groups_that_get_other_numbers_are_said(tmp_path, follow):
         end_manifest(tmp_path, RUN_ID, 1, 0, {1: 2})
         until(lambda: following.state()["renumbered"] == 1)
         assert ids(following.find("", "", 0, 9)) == [names[0], names[2], names[1], names[3]]
+
+
+def test_a_run_that_begins_in_a_followed_folder_counts_with_its_own_settings(tmp_path, follow):
+    with writer_of(tmp_path) as first:
+        write(first, group(0, [0.6, 0.6]))
+        following = follow(tmp_path, groups=1)
+        write_manifest(tmp_path, OTHER_RUN, Attempt.read(manifest(solved_at=0.5)))
+        with DumpWriter(tmp_path, OTHER_RUN, 1, RGDumpConfig()) as second:
+            write(second, group(0, [0.6, 0.6], run_id=OTHER_RUN))
+            until(lambda: len(json.loads(following.summary)["sections"]) == 2)
+            sections = json.loads(following.summary)["sections"]
+            assert [section["headline"]["solve_rate"] for section in sections] == [0, 1]

@@ -108,6 +108,16 @@ def test_many_steps_are_put_together_and_every_rollout_still_counts_once(tmp_pat
     assert [row["value"] for row in rows(part.summary["trainer"])] == [2.0, 3.0, 4.0]
 
 
+def test_runs_that_differ_in_seeds_alone_have_points_of_the_same_steps(tmp_path):
+    for seed, steps in ((1, MAX_POINTS), (2, MAX_POINTS + 1)):
+        run_id = f"20261122-06000{seed}-cd34"
+        write_manifest(tmp_path, run_id, Attempt.read({"model": "m", "settings": {"trainer": {"seed": seed}}}))
+        dump = dump_of(tmp_path, [group(s, step=s, run_id=run_id) for s in range(steps)], run_id=run_id)
+    shorter, longer = (rows(each["steps"]) for each in Report(build_report(dump)).summary["sections"])
+    points = [[(row["step"], row["last_step"]) for row in curve] for curve in (shorter, longer)]
+    assert points[0] == points[1][:-1] and points[0][0] == (0, 1)
+
+
 def test_heat_trouble_and_lengths_agree_with_a_plain_recount(groups, report):
     of_cell, of_step, lengths = defaultdict(list), defaultdict(list), defaultdict(list)
     for g in groups:

@@ -13,7 +13,7 @@ from rg_env.dump import Attempt, write_manifest
 from rg_env.page import write_report
 from rg_env.scoring.types import Status, Violation
 from tests.analysis.reports import dump_of, random_groups, said, step_records
-from tests.dump.records import RUN_ID, group, rollout, violating
+from tests.dump.records import RUN_ID, group, manifest, rollout, violating
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: `make chromium` installs it")
@@ -123,6 +123,10 @@ def test_what_is_rare_is_listed_and_what_is_frequent_has_a_line(show, tmp_path):
     assert page.locator("#trouble g[aria-label=line] path").count() == 1
     assert page.text_content("#trouble figcaption strong") == "Share of rollouts with no think"
     assert page.text_content("#trouble .hint") == "Too rare for a line: no answer 1."
+    # The evaluation of a model has no steps.
+    made = [group(0, [violating(0), rollout(1.0, 1)], phase="eval", step=None)]
+    page = show(write_report(dump_of(tmp_path / "eval", made), tmp_path / "eval.html"))
+    assert page.text_content("#trouble") == "Responses: no answer 1."
 
 
 def test_excerpts_of_a_task_begin_where_its_questions_differ(show, tmp_path):
@@ -400,6 +404,23 @@ def test_environments_have_sections_and_what_their_groups_count_as_solved(show, 
     page.click("#clear")
     page.select_option("#f-result", "solved")
     assert page.text_content("#condition code") == '--where "base_score >= coalesce(solved_at, 0.99)"'
+
+
+def test_filters_find_what_their_condition_finds(show, tmp_path):
+    failed = rollout(0.0, 0, violation=Violation.NO_THINK, status=Status.REWARD_ERROR)
+    unscored = rollout(float("nan"), 1, status=Status.UNSCORED)
+    made = [group(0, [failed, unscored]), group(1, [unscored, rollout(0.6, 2)]), group(2, [0.0, 0.6])]
+    write_manifest(tmp_path, RUN_ID, Attempt.read(manifest(solved_at=0.5)))
+    dump_of(tmp_path, made)
+    dump = dump_of(tmp_path, [group(0, [0.6, 1.0], run_id=OTHER_RUN)], run_id=OTHER_RUN)
+    page = show(write_report(dump, tmp_path / "r.html"))
+    wanted = {"#f-violation": ("scorer: reward_error", "no_think"), "#f-result": ("solved", "partial", "unsolved")}
+    for field, values in wanted.items():
+        for value in values:
+            page.select_option(field, value)
+            condition = page.text_content("#condition code").removeprefix('--where "').removesuffix('"')
+            assert found(page) == dump.where([condition]).scan().collect()["group_id"].n_unique(), condition
+            page.click("#clear")
 
 
 def test_hostile_text_in_every_field_is_shown_and_never_obeyed(show, tmp_path):

@@ -75,6 +75,7 @@ def test_tasks_whose_options_differ_and_training_have_no_difference(report):
         ("chain_sum", False),
         ("gcd", True),
     ]
+    assert "Not compared, because the options of the task or of its file differ: gcd." in report["notes"]
     assert not any(any(row["differences"]) for row in training["totals"] + training["tasks"])
     assert [row["measure"] for row in training["totals"]][:2] == ["solve_rate_last", "mean_reward"]
 

@@ -9,10 +9,12 @@ const quote = (text) => `'${String(text).replaceAll("'", "''")}'`;
 const isEqual = (column) => (value) => `${column} = ${quote(value)}`;
 /** The threshold of the runs, or that of each group: the column has it for other environments than ours. */
 const solvedAt = () => {
-  const of = (sections) => [...new Set(sections.flatMap(({ headline }) => headline.solved_at))];
-  const all = of(report.sections);
-  const ours = of(report.sections.filter(({ environment }) => environment === "rg_dump"));
-  return all.length === 1 ? all[0] : `coalesce(solved_at, ${ours[0] ?? 0.99})`;
+  const all = new Set(report.sections.flatMap(({ headline }) => headline.solved_at));
+  if (all.size === 1) return [...all][0];
+  const ours = new Map(report.sections.filter(({ environment }) => environment === "rg_dump").map(({ run_id, headline }) => [run_id, headline.solved_at[0]]));
+  const most = [...ours.values()][0] ?? 0.99;
+  const others = [...ours].filter(([, at]) => at !== most).map(([run_id, at]) => `WHEN run_id = ${quote(run_id)} THEN ${at}`);
+  return `coalesce(solved_at, ${others.length ? `CASE ${others.join(" ")} ELSE ${most} END` : most})`;
 };
 const RESULTS = {
   solved: () => `base_score >= ${solvedAt()}`,
@@ -32,7 +34,7 @@ const FILTERS = {
   violation: {
     label: "Its format",
     sql: (value) => (value === "none" ? "violation = '' AND status = 'ok'" : value.startsWith("scorer: ") ? `status = ${quote(value.slice(8))}` : `violation = ${quote(value)}`),
-    ofRollout: (rollout, value) => (troubleOf(rollout) ?? "none") === value, name: (value) => (value === "none" ? "right" : words(value)), values: () => ["none", ...troubles()],
+    ofRollout: (rollout, value) => (value === "none" ? !troubleOf(rollout) : value.startsWith("scorer: ") ? rollout.status === value.slice(8) : rollout.violation === value), name: (value) => (value === "none" ? "right" : words(value)), values: () => ["none", ...troubles()],
   },
   cut: { label: "Its length", sql: (value) => (value === "hit" ? "truncated" : "NOT truncated"), ofRollout: (rollout, value) => Boolean(rollout.truncated) === (value === "hit"), name: (value) => (value === "hit" ? "hit the limit" : "within the limit"), values: () => ["hit", "within"] },
   phase: { label: "Phase", sql: isEqual("phase"), ofGroup: (group, value) => group.phase === value, name: words, values: () => distinct("phase") },

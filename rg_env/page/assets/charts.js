@@ -198,19 +198,21 @@ function lengthCharts(parent, section) {
 
 /**
  * A line for each violation and each failed status, the most frequent first. What has fewer than two responses at a point of the chart
- * is listed below it: its line would go up and down by single responses.
+ * is listed below it: its line would go up and down by single responses. Without steps, all are listed.
  */
 function troubleChart(parent, section) {
-  const rows = rowsOf(section.trouble).map((row) => ({ ...row, what: row.kind === "status" ? `scorer: ${row.value}` : row.value }));
+  const points = rowsOf(section.steps);
+  const found = points.length ? rowsOf(section.trouble) : rowsOf(section.counts).filter(({ value }) => value !== "ok");
+  const rows = found.map((row) => ({ ...row, what: row.kind === "status" ? `scorer: ${row.value}` : row.value }));
   const total = d3.rollup(rows, (of) => d3.sum(of, (row) => row.rollouts), (row) => row.what);
   const all = [...total.keys()].sort((a, b) => total.get(b) - total.get(a));
-  const kinds = all.filter((kind) => total.get(kind) >= 2 * rowsOf(section.steps).length);
+  const kinds = points.length ? all.filter((kind) => total.get(kind) >= 2 * points.length) : [];
   const rare = all.filter((kind) => !kinds.includes(kind));
   const shareOf = new Map(rows.map((row) => [`${row.step} ${row.what}`, row.share]));
   const series = kinds.map((kind, place) => ({
     label: words(kind),
     color: COLORS[place % COLORS.length],
-    rows: rowsOf(section.steps).map((row) => {
+    rows: points.map((row) => {
       const share = shareOf.get(`${row.step} ${kind}`) ?? 0;
       return { ...row, y: share, view: { ...viewOfSection(section), violation: kind }, text: `${words(kind)}, ${stepText(row)}\n${percent(share)} of rollouts` };
     }),
@@ -218,5 +220,5 @@ function troubleChart(parent, section) {
   const title = kinds.length === 1 ? `Share of rollouts with ${words(kinds[0])}` : "Share of rollouts"; // one has no legend
   overSteps(parent, title, series, { zero: true, tickFormat: "~%" });
   if (rare.length)
-    parent.append(el("p", { class: "hint" }, `${kinds.length ? "Too rare for a line" : "All steps together"}: ${rare.map((kind) => `${words(kind)} ${count(total.get(kind))}`).join(", ")}.`));
+    parent.append(el("p", { class: "hint" }, `${kinds.length ? "Too rare for a line" : points.length ? "All steps together" : "Responses"}: ${rare.map((kind) => `${words(kind)} ${count(total.get(kind))}`).join(", ")}.`));
 }

@@ -23,7 +23,7 @@ const sortable = (number) => number ?? -Infinity;
 const bestFirst = (rollouts) =>
   [...rollouts].sort((a, b) => sortable(b.base_score) - sortable(a.base_score) || sortable(b.reward) - sortable(a.reward));
 /** How a rollout ended, in a word. */
-const resultOf = (rollout) => (rollout.right ? "solved" : rollout.base_score > 0 ? "partial" : "unsolved");
+const resultOf = (rollout) => (rollout.base_score == null ? "unscored" : rollout.right ? "solved" : rollout.base_score > 0 ? "partial" : "unsolved");
 const troubleOf = (rollout) => rollout.violation || (rollout.status == null || rollout.status === "ok" ? null : `scorer: ${rollout.status}`);
 
 /** Nodes for the whole group: the best rollout stands beside the others. One of them may be marked, by its number. */

@@ -112,12 +112,14 @@ function fillTiles() {
   });
 }
 
+const isWrong = (rollout) => ["partial", "unsolved"].includes(resultOf(rollout));
+
 /** The tasks with the lowest solve rate at the end of training, each with the worst rollouts of its latest groups. */
 function worst(section) {
   const atEnd = (task) => task.solve_rate_last ?? task.solve_rate;
   const tasks = rowsOf(section.tasks).filter((task) => atEnd(task) < 1).sort((a, b) => atEnd(a) - atEnd(b)).slice(0, 5);
   const isOfSection = (group) => ["run_id", "phase", "environment"].every((key) => group[key] === section[key]);
-  const wrong = groups.filter((group) => group.prompt && isOfSection(group) && group.rollouts.some(({ right }) => !right)).reverse();
+  const wrong = groups.filter((group) => group.prompt && isOfSection(group) && group.rollouts.some(isWrong)).reverse();
   const when = isTraining(section.phase) && section.headline.steps > 1 ? " in the last ¼" : "";
   byId("worst-section").hidden = !tasks.length;
   byId("worst").replaceChildren(...tasks.map((task) => el("article", {},
@@ -127,7 +129,7 @@ function worst(section) {
 }
 
 function example(group) {
-  const rollout = bestFirst(group.rollouts).at(-1);
+  const rollout = bestFirst(group.rollouts).findLast(isWrong);
   const trouble = troubleOf(rollout);
   return el("li", {},
     el("p", { class: "excerpt" }, group.excerpt),
