@@ -2,7 +2,7 @@
 # lm_eval 0.4.13 takes a target in square brackets for a list of right answers, and the first row says so for all rows.
 #
 # The usual guess: with `doc_to_target: "{{answer}}"` and `exact_match`, a response that is the stored answer is right.
-# What happens: a rendered target that reads `[…]` is evaluated as Python. If that of the first row is, every row has
+# What happens: a rendered target that reads `[…]` is read as a literal of Python. If that of the first row is, every row has
 #   several right answers: the elements of its list, or the letters of its text. `['a', 'b']` is wrong where it is the
 #   answer, `b` is right; in another row `42` is wrong where it is the answer, and `4` is right. A list of numbers cannot be
 #   answered at all. If the first row has another answer, a list is printed again: `[4,5]` is wrong where it is the answer,
