@@ -104,6 +104,14 @@ def _bottom(entry: Entry) -> str:
     return ""
 
 
+def _other_operator(entry: Entry) -> str:
+    _, _, behind = entry["question"].partition("the operators ")
+    allowed = behind.partition(".")[0]
+    if all(operator in allowed for operator in re.findall("[-+*/]", entry["answer"])):
+        return ""
+    return "its own answer has an operator that the question does not allow"
+
+
 def _lost_variable(entry: Entry) -> str:
     if entry["metadata"]["variable"] in entry["metadata"]["equation"]:
         return ""
@@ -242,6 +250,7 @@ _UNCLEAR: dict[str, Callable[[Entry], str]] = {
     "knight_swap": _hidden_wall,
     "letter_counting": _letter_case,
     "power_function": _sign,
+    "puzzle24": _other_operator,
     "simple_equations": _lost_variable,
     "survo": _second_solution,
     "syllogism": _unclear_syllogism,
