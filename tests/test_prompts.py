@@ -89,6 +89,7 @@ def test_a_prompt_that_never_asks_for_the_think_block_is_one_warning() -> None:
     assert warning("Be brief, please.", format="lenient") is None
     assert warning("Be brief, please.", prefilled_think=True) is None
     assert warning("Be brief, please.", worked_examples=[GOOD]) is None
+    assert warning("Be brief, please.", worked_examples=[GOOD | {"task": None}]) is None
     assert warning("Be brief, please.", worked_examples=[GOOD | {"task": "gcd"}]) is not None
 
 

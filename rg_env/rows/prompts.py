@@ -70,7 +70,7 @@ def _check_worked_examples(examples: object, format: str, files: Collection[str]
 def format_warning(config: RGDumpConfig) -> str | None:
     """Return a warning if the format requires a think block that no message asks for or shows."""
     system_prompt = resolve_system_prompt(config.system_prompt)
-    shown = any("task" not in example for example in config.worked_examples)  # before every question
+    shown = any(example.get("task") is None for example in config.worked_examples)  # before every question
     if "<think>" in (system_prompt or "") or shown or config.prefilled_think or config.format == ResponseFormat.LENIENT:
         return None
     missing = "the system prompt never asks for <think>" if system_prompt else "there is no system prompt"

@@ -58,9 +58,9 @@ _LONGEST_UNREAD_ANSWER = 1_000_000
 
 
 # Bytes of an entry that is read before its scorer gets it, as a pickle or JSON. The largest that reasoning-gym makes
-# has 81,000, but for those of `codeio`.
+# has 81,000, but for those of these two.
 _LARGEST_ENTRY = 300_000
-_LARGER_ENTRIES = {"codeio": 2_000_000}
+_LARGER_ENTRIES = {"codeio": 2_000_000, "n_queens": 2_000_000}
 _LARGEST_UNREAD = 8_000_000
 """Bytes of an entry that its scorer alone reads. The largest that reasoning-gym makes has 600,000 (circuit_logic)."""
 

@@ -50,6 +50,7 @@ _COMMANDS = {
     "≤": "le",
     "≥": "ge",
     "≠": "ne",
+    "≡": "equiv",
     "∪": "cup",
     "∩": "cap",
     "∈": "in",
@@ -70,7 +71,13 @@ _COMMANDS = {
 }
 _SIGNS = str.maketrans({sign: rf"\{command} " for sign, command in _COMMANDS.items()})
 _FUNCTIONS = "arc(?:sin|cos|tan)|(?:sin|cos|tan)h?|cot|csc|ln|log|exp"
+_CLOCK = r"(?<![0-9:])([0-9]{1,2}:[0-9]{2}) ?(?:\\(?:text|textrm|mathrm) ?\{ ?)?"
+_OF_DAY = r"\.?[Mm](?![A-Za-z])\.? ?\}?"
 _REPLACED = {
+    r"\\pmod ?([0-9]+|[A-Za-z])": r"\\pmod{\1}",
+    r"\( ?\\?b?mod ?\{?([0-9]+|[A-Za-z])\}? ?\)": r"\\pmod{\1}",
+    rf"{_CLOCK}[Aa]{_OF_DAY}": r"\1 am",
+    rf"{_CLOCK}[Pp]{_OF_DAY}": r"\1 pm",
     # The distance to the next row of a matrix, and a row without anything.
     r"\\\\ ?\[[0-9.]+ ?[a-z]{2}\]": r"\\\\ ",
     r"\\\\ ?(?=\\end\b)": "",
@@ -109,6 +116,9 @@ def math(answer: str, row: Mapping[str, Any]) -> Score:
     if _without_spaces(right_text) == _without_spaces(given_text):
         return 1.0
     right, given = _in_latex(short_answer(right_text)), _in_latex(short_answer(given_text))
+    # What nobody reads, such as a congruence, may be the same.
+    if _without_spaces(right) == _without_spaces(given):
+        return 1.0
     if is_empty_set(right) or is_empty_set(given):
         return float(is_empty_set(right) and is_empty_set(given))
     # Words are not products of their letters.

@@ -14,6 +14,13 @@ from rg_env.scoring.numbers import ROUNDING, read_quantity, same_quantity
 from rg_env.tasks.question_options import read_lines, read_marked
 
 _MARK = re.compile(r"(?<![^\s(])\(?([A-Za-z])[).:](?=\s|\S)\s*")
+_LATEX_MARK = re.compile(
+    r"\(?\\(?:text|textbf|textrm|mathrm|mathbf) ?\{ ?\(?([A-Z])(?:\)(?:\\? )?\}| ?\}\))(?:\\ |[\s~])*"
+)
+r"""As in `$\textbf{(A) }1 \qquad \textbf{(B) }2$` and `(\mathrm{A}) 1`."""
+_LATEX_SPACE = re.compile(r"\\q?quad(?![A-Za-z])")
+_ASCII = {0xFF01 + number: 0x21 + number for number in range(94)} | {ord("。"): ".", ord("、"): "."}
+"""Signs of full width, as in `（Ｂ）`, and what stands behind letters in Chinese."""
 _LEAD_IN = (
     r"(?:(?:so|thus|hence|therefore),? )?"
     r"(?:(?:the )?(?:correct |final |best )?(?:answer|option|choice)(?: is)?:? ?){0,2}"
@@ -50,6 +57,23 @@ def options_of(question: str, listed: object) -> dict[str, str]:
 def _read_list(text: str) -> dict[str, str]:
     """Return what a text lists by letter. Lines that begin with the letters decide alone, where there are such: other
     letters, as in `C) Both B and A.`, are part of an option."""
+    text = text.translate(_ASCII)
+    plain = _LATEX_MARK.sub(r" (\1) ", text)
+    if plain == text:
+        return _read_marks(text)
+    listed = _read_marks(_LATEX_SPACE.sub(" ", plain))
+    return {letter: _without_ends(option) for letter, option in listed.items()}
+
+
+def _without_ends(option: str) -> str:
+    """Return an option without the end of a line of LaTeX, and without a dollar that opens or closes all options."""
+    option = option.rstrip("\\ \n")
+    if option.replace(r"\$", "").count("$") == 1:
+        option = option.removeprefix("$").removesuffix("$")
+    return option.strip().rstrip("\\ \n")
+
+
+def _read_marks(text: str) -> dict[str, str]:
     lines = read_lines(text)
     # A talk of A and B may come before the options, which stand in one line.
     behind = [text, *lines.values()][-1]
@@ -64,7 +88,7 @@ def chosen(answer: str, options: Mapping[str, str]) -> str | None:
     >>> chosen("(b)", options), chosen("**B.** 1/4/1937", options), chosen("1/4/1937", options), chosen("A, B", options)
     ('B', 'B', 'B', None)
     """
-    text = unquoted(answer)
+    text = unquoted(answer.translate(_ASCII))
     if letter := _LETTER.fullmatch(text.replace("**", "")):
         named = letter[1].upper()
         # Another letter may be the text of an option: H, O, N.
@@ -85,7 +109,7 @@ def chosen(answer: str, options: Mapping[str, str]) -> str | None:
 
 
 def _is_same_text(one: str, other: str) -> bool:
-    one, other = unquoted(one), unquoted(other)
+    one, other = (unquoted(text.translate(_ASCII)) for text in (one, other))
     if canonical(one) == canonical(other):
         return True
     number, other_number = read_quantity(one), read_quantity(other)

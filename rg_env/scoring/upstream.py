@@ -16,7 +16,7 @@ from rg_env.scoring.expressions import Refusal
 from rg_env.scoring.types import AnswerScore, is_out_of_range
 from rg_env.tasks.entry_json import as_made
 from rg_env.tasks.soundness import AUDITED_TASKS, check_audited, installed_version
-from rg_env.tasks.upstream.oracles import corrected
+from rg_env.tasks.upstream.oracles import corrected, with_men
 
 # Read before the server forks: a worker in its sandbox may not be able to read the files of packages, and Python 3.13
 # imports what reads them as late as this.
@@ -55,7 +55,7 @@ def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], FormSco
     def score(request: bytes) -> FormScore | list[FormScore]:
         try:
             content, answer = pickle.loads(request)
-            entry = read_entry(content, task)
+            entry = corrected(with_men(read_entry(content, task), options))
             if answer is None:
                 return best_cheap_score(dataset, task, entry)
             return score_forms(dataset, entry, answer, clamp)
@@ -70,14 +70,14 @@ def make_scorer(task: str, options: dict[str, Any]) -> Callable[[bytes], FormSco
 
 
 def read_entry(content: bytes, task: str) -> Mapping[str, Any]:
-    """Return an entry as it was made, corrected. JSON may name no task, or another one than the caller."""
+    """Return an entry as it was made. JSON may name no task, or another one than the caller."""
     if content.startswith(b"{"):
         entry = json.loads(content)
         if not isinstance(entry.get("metadata"), dict):
             entry["metadata"] = {}
         entry["metadata"]["source_dataset"] = task
-        return corrected(as_made(entry))
-    return corrected(as_made(pickle.loads(content), content))
+        return as_made(entry)
+    return as_made(pickle.loads(content), content)
 
 
 def best_cheap_score(dataset: Any, task: str, entry: Mapping[str, Any]) -> float:

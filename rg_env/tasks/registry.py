@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -121,8 +121,8 @@ def check_options(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
         if name in _DATASET_OPTIONS:
             raise ConfigError(f"task {task!r} does not take {name!r}: set the dataset's own `{name}`")
         if name not in known:
-            choices = sorted(known.keys() - set(_DATASET_OPTIONS))
-            hint = did_you_mean(str(name), choices, f"it has {', '.join(choices) or 'none'}")
+            others = sorted(known.keys() - set(_DATASET_OPTIONS))
+            hint = did_you_mean(str(name), others, f"it has {', '.join(others) or 'none'}")
             raise ConfigError(f"task {task!r} has no option {name!r}{hint}")
         # YAML and JSON have no tuples. An option without a plain default is left to the config's own `validate`.
         default = known[name].default
@@ -131,6 +131,11 @@ def check_options(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(default, (bool, int, float, str, tuple)):
             kind = list if isinstance(default, tuple) else type(default)
             check_value(f"task {task!r}: option {name}", value, kind, {})
+        own = known[name].default_factory
+        if own is not MISSING and isinstance(choices := own(), list):
+            # The default has all kinds of questions, and of unknown ones some tasks make others, silently.
+            limits = {"choices": list(map(str.__str__, choices))} if name == "task_types" else {}
+            check_value(f"task {task!r}: option {name}", value, list[str] if limits else list, limits)
         checked[name] = value
     # Upstream's `validate` asserts, and a wrong type may fail in its arithmetic: any exception is a refusal.
     try:

@@ -22,6 +22,13 @@ DATES = {"A": "12/11/1937", "B": "12/25/1937", "C": "12/04/1937"}
         ("When?", {"a": "12/11/1937", "b": "12/25/1937", "c": "12/04/1937"}),
         ("A: Hi.\nB: Hi. When? A) 12/11/1937 B) 12/25/1937 C) 12/04/1937", None),
         ("When?\nA) 12/11/1937\nB) 12/25/1937\nC) 12/04/1937", "three dates"),
+        (r"When? $\textbf{(A) }12/11/1937 \qquad \textbf{(B) }12/25/1937\qquad\textbf{(C)}\ 12/04/1937$", None),
+        (
+            r"Q $(\mathrm {A}) \ 12/11/1937 \qquad (\mathrm {B}) \ 12/25/1937 \quad (\mathrm {C}) \ 12/04/1937 $",
+            None,
+        ),
+        ("When?\n\\textbf{(A)}\\ 12/11/1937\\\\\n\\textbf{(B)}\\ 12/25/1937\\\\\n\\textbf{(C)}\\ 12/04/1937", None),
+        ("什么时候？（A）12/11/1937 （B）12/25/1937 （C）12/04/1937", None),
     ],
 )
 def test_options_are_found_in_a_column_or_in_the_question(question: str, listed: object) -> None:
@@ -43,7 +50,7 @@ def test_a_question_without_options_has_none() -> None:
     "answer",
     [
         *("B", "b", "(B)", "B.", "B)", "**B**", r"\boxed{B}", r"\text{(B)}"),
-        *("Option B", "The answer is B.", "So the answer is (B)."),
+        *("Option B", "The answer is B.", "So the answer is (B).", "（B）", "B。", "Ｂ"),
     ],
 )
 def test_a_letter_names_its_option_whether_or_not_the_options_are_known(answer: str) -> None:
@@ -54,7 +61,7 @@ def test_a_letter_names_its_option_whether_or_not_the_options_are_known(answer: 
     "answer",
     [
         *("12/25/1937", "(B) 12/25/1937", "B. 12/25/1937", "**B)** 12/25/1937", "B: 12/25/1937."),
-        *("The answer is 12/25/1937.", "Thus, the answer is B) 12/25/1937"),
+        *("The answer is 12/25/1937.", "Thus, the answer is B) 12/25/1937", "（B）12/25/1937", "B、12/25/1937"),
     ],
 )
 def test_so_does_its_text_and_both(answer: str) -> None:

@@ -15,6 +15,8 @@ import reasoning_gym
 
 from rg_env.base.errors import ConfigError
 from rg_env.rows.eval_set import EvalSet
+from rg_env.scoring import Scorer
+from rg_env.scoring.scorer import reference_answer
 from rg_env.tasks import Item, ItemStream, Split, decode_entry, encode_entry, hash64, items, split_of, task_names
 from rg_env.tasks.upstream.generators import FIXES, solve_swap
 from rg_env.tasks.upstream.patched_dataset import UpstreamDataset
@@ -219,17 +221,26 @@ def test_a_failure_of_the_machine_is_not_taken_for_one_of_the_item(monkeypatch: 
 
 
 def test_in_laws_with_names_of_ones_own(warnings: list[str]) -> None:
+    # Three of them are women among upstream's names.
     men, women = (
-        ["Tom", "Bob", "Jim", "Al", "Joe", "Sam", "Dan", "Pat"],
+        ["Tom", "Bob", "Jim", "River", "Sky", "Rain", "Dan", "Pat"],
         ["Ann", "Sue", "Eve", "Kim", "Amy", "Liz", "Pam", "Fay"],
     )
-    families = stream("family_relationships", options={"male_names": men, "female_names": women})
+    options = {"male_names": men, "female_names": women}
+    families = stream("family_relationships", options=options)
     entries = [families.item(index).entry for index in range(120)]
     assert not warnings
     answers = {"daughter-in-law": women, "son-in-law": men, "niece": women, "nephew": men}
     found = [entry for entry in entries if entry["answer"] in answers]
     assert len(found) > 10
     assert all(entry["metadata"]["person1"] in answers[entry["answer"]] for entry in found)
+    assert all(reference_answer(entry) == entry["answer"] for entry in entries)
+    with Scorer(workers=1, timeout=30.0) as scorer:
+        for entry in found:
+            assert scorer.score_answer(entry, entry["answer"], options).score == 1.0
+            # As upstream made it, which does not say who is a man.
+            metadata = {**entry["metadata"], "male_names": None}
+            assert scorer.score_answer({**entry, "metadata": metadata}, entry["answer"], options).score == 1.0
 
 
 def test_long_prompts_are_redrawn_without_holes() -> None:

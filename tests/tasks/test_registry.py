@@ -29,6 +29,7 @@ def test_options_are_checked() -> None:
     assert check_options("chain_sum", {}) == {}
     assert check_options("chain_sum", {"min_terms": 3, "max_terms": 4}) == {"min_terms": 3, "max_terms": 4}
     assert check_options("polynomial_multiplication", {"operators": ["+"]}) == {"operators": ("+",)}  # as its default
+    assert check_options("time_intervals", {"task_types": ["date"]}) == {"task_types": ["date"]}
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,9 @@ def test_options_are_checked() -> None:
         ("chain_sum", {"min_terms": True}, r"option min_terms=true: must be a whole number"),
         ("chain_sum", {"allow_negation": "yes"}, r"option allow_negation='yes': must be true or false"),
         ("chain_sum", {"min_terms": 9}, r"task 'chain_sum' refuses min_terms=9: max_terms must be >= min_terms"),
+        ("time_intervals", {"task_types": "date"}, r"option task_types='date': must be a list; write \[date\]"),
+        ("time_intervals", {"task_types": ["dates"]}, r"option task_types\[0\]='dates'.*date"),
+        ("family_relationships", {"male_names": "Tom"}, r"option male_names='Tom': must be a list; write \[Tom\]"),
         ("word_ladder", {"max_word_length": 9}, r"refuses max_word_length=9: max_word_length must be <= 5"),
     ],
 )

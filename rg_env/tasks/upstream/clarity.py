@@ -10,14 +10,14 @@ import ast
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from fractions import Fraction
 from itertools import islice, permutations
 from typing import Any
 
 from rg_env.tasks.upstream import UnusableItemError
-from rg_env.tasks.upstream.oracles import CORRECTIONS, read_interval, relation_fields, replace_fields, validity_of
+from rg_env.tasks.upstream.oracles import CORRECTIONS, read_interval, replace_fields, validity_of
 
 Entry = Mapping[str, Any]
 Square = tuple[int, int]
@@ -31,11 +31,8 @@ _OPERATORS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] =
 }
 
 
-def correct(entry: dict[str, Any], men: Container[str] | None = None) -> dict[str, Any]:
+def correct(entry: dict[str, Any]) -> dict[str, Any]:
     """Return the entry with the correct answer; the entry itself if the task's stored answers are correct.
-
-    Args:
-        men: the names of men in the task's options, if it has any.
 
     Raises:
         UnusableItemError: the question has no clear answer.
@@ -44,9 +41,6 @@ def correct(entry: dict[str, Any], men: Container[str] | None = None) -> dict[st
     # First of all: an answer without a clear question is not worth correcting.
     if task in _UNCLEAR and (reason := _UNCLEAR[task](entry)):
         raise UnusableItemError(reason)
-    # Its options may replace the names, and only the code that draws the item knows them.
-    if task == "family_relationships":
-        return replace_fields(entry, relation_fields(entry, men))
     if task not in CORRECTIONS:
         return entry
     return replace_fields(entry, CORRECTIONS[task](entry))
@@ -108,6 +102,14 @@ def _bottom(entry: Entry) -> str:
     if "bottom" in entry["metadata"]["rotations"]:
         return "there are two ways to turn the bottom to the top"
     return ""
+
+
+def _other_operator(entry: Entry) -> str:
+    _, _, behind = entry["question"].partition("the operators ")
+    allowed = behind.partition(".")[0]
+    if all(operator in allowed for operator in re.findall("[-+*/]", entry["answer"])):
+        return ""
+    return "its own answer has an operator that the question does not allow"
 
 
 def _lost_variable(entry: Entry) -> str:
@@ -248,6 +250,7 @@ _UNCLEAR: dict[str, Callable[[Entry], str]] = {
     "knight_swap": _hidden_wall,
     "letter_counting": _letter_case,
     "power_function": _sign,
+    "puzzle24": _other_operator,
     "simple_equations": _lost_variable,
     "survo": _second_solution,
     "syllogism": _unclear_syllogism,

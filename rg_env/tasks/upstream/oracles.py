@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -82,10 +82,19 @@ def _completes_sequence(cards: Counter[str], new: int) -> bool:
     return any(cards[chr(new + first)] and cards[chr(new + second)] for first, second in neighbors)
 
 
-def relation_fields(entry: Entry, men: Container[str] | None = None) -> dict[str, Any]:
+def with_men(entry: Entry, options: Mapping[str, Any]) -> Entry:
+    """Return an entry with the names of the men in its metadata, if the options of its task have names of their own."""
+    has_own = "male_names" in options or "female_names" in options
+    if entry["metadata"]["source_dataset"] != "family_relationships" or not has_own:
+        return entry
+    return replace_fields(entry, {"male_names": list(options.get("male_names", solvers.MEN))})
+
+
+def _relation(entry: Entry) -> dict[str, Any]:
     """It takes the other person's gender for niece and nephew, and says mother-in-law for daughter-in-law."""
-    who, to = entry["metadata"]["person1"], entry["metadata"]["person2"]
-    relation = solvers.relation_in(entry["question"], who, to, men)
+    metadata = entry["metadata"]
+    who, to = metadata["person1"], metadata["person2"]
+    relation = solvers.relation_in(entry["question"], who, to, metadata.get("male_names"))
     return {"answer": relation, "relationship": relation} if relation else {}
 
 
@@ -193,7 +202,7 @@ _LONGEST_QUESTION = 100_000
 
 CORRECTIONS: dict[str, Callable[[Entry], dict[str, Any]]] = {
     "advanced_geometry": _angle,
-    "family_relationships": relation_fields,
+    "family_relationships": _relation,
     "mahjong_puzzle": _last_round,
     "syllogism": _syllogism,
     "time_intervals": _interval_fields,

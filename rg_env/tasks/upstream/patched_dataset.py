@@ -21,6 +21,7 @@ from rg_env.tasks.soundness import check_audited
 from rg_env.tasks.upstream import UnusableItemError
 from rg_env.tasks.upstream.clarity import correct
 from rg_env.tasks.upstream.generators import FIXES
+from rg_env.tasks.upstream.oracles import with_men
 from rg_env.tasks.upstream.slow_draws import watched
 
 MIXERS = frozenset({"composite"})
@@ -108,7 +109,7 @@ class UpstreamDataset:
             raise UnusableItemError("its answer is empty, which no response may be")
         entry["metadata"].setdefault("source_dataset", self.task)
         # Last, so that the stored answer is the corrected one wherever the item goes.
-        return correct(dict(entry), getattr(config, "male_names", None))
+        return correct(dict(with_men(entry, self.options)))
 
     @functools.cached_property
     def _warm(self) -> Any:

@@ -17,6 +17,7 @@ _WOMEN = (
 )
 _IS_MAN = dict.fromkeys(_MEN.split(), True) | dict.fromkeys(_WOMEN.split(), False)
 """Upstream's default names."""
+MEN = tuple(name for name, is_man in _IS_MAN.items() if is_man)
 _COUPLE = re.compile(r"\b(\w+) is married to (\w+)\.(?: They have (?:a child|children) called ([^.]*)\.)?")
 _STATEMENT = re.compile(r"(All|No|Some) (\w+) are (not )?(\w+)")
 

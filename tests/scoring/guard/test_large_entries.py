@@ -33,6 +33,10 @@ def test_an_entry_of_a_task_that_is_read_here_has_a_largest_size(task: str) -> N
             guard.check_size(large)
 
 
+def test_an_item_of_a_nearly_empty_board_of_queens_with_its_thousands_of_solutions_is_not_too_large() -> None:
+    guard.check_size(entry_of("n_queens", valid_answers=["_" * 290 + str(number) for number in range(4000)]))
+
+
 @pytest.mark.parametrize("task", sorted({*guard.CHECKS, *guard.REWRITES, *guard.ENTRIES}))
 def test_an_own_answer_of_a_task_with_a_rule_has_a_largest_size(task: str) -> None:
     with pytest.raises(guard.BrokenEntry, match="own answer has more than"):
