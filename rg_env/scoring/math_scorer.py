@@ -73,11 +73,15 @@ _SIGNS = str.maketrans({sign: rf"\{command} " for sign, command in _COMMANDS.ite
 _FUNCTIONS = "arc(?:sin|cos|tan)|(?:sin|cos|tan)h?|cot|csc|ln|log|exp"
 _CLOCK = r"(?<![0-9:])([0-9]{1,2}:[0-9]{2}) ?(?:\\(?:text|textrm|mathrm) ?\{ ?)?"
 _OF_DAY = r"\.?[Mm](?![A-Za-z])\.? ?\}?"
-_REPLACED = {
+_CYCLIC = {
     r"\\pmod ?([0-9]+|[A-Za-z])": r"\\pmod{\1}",
     r"\( ?\\?b?mod ?\{?([0-9]+|[A-Za-z])\}? ?\)": r"\\pmod{\1}",
     rf"{_CLOCK}[Aa]{_OF_DAY}": r"\1 am",
     rf"{_CLOCK}[Pp]{_OF_DAY}": r"\1 pm",
+}
+"""Congruences, and times of a day."""
+_REPLACED = {
+    **_CYCLIC,
     # The distance to the next row of a matrix, and a row without anything.
     r"\\\\ ?\[[0-9.]+ ?[a-z]{2}\]": r"\\\\ ",
     r"\\\\ ?(?=\\end\b)": "",
