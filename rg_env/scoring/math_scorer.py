@@ -80,11 +80,11 @@ _CYCLIC = {
     rf"{_CLOCK}[Pp]{_OF_DAY}": r"\1 pm",
 }
 """Congruences, and times of a day."""
+_ROWS = {r"\\\\ ?\[[0-9.]+ ?[a-z]{2}\]": r"\\\\ ", r"\\\\ ?(?=\\end\b)": ""}
+"""The distance to the next row of a matrix, and a row without anything."""
 _REPLACED = {
     **_CYCLIC,
-    # The distance to the next row of a matrix, and a row without anything.
-    r"\\\\ ?\[[0-9.]+ ?[a-z]{2}\]": r"\\\\ ",
-    r"\\\\ ?(?=\\end\b)": "",
+    **_ROWS,
     r"\*\*": "^",
     "<=": r"\\le ",
     ">=": r"\\ge ",
