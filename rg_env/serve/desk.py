@@ -321,10 +321,12 @@ class Desk:
         self, item: RequestedItem, text: str, find_box: Callable[[str], str | None] = last_boxed
     ) -> ScoredText:
         """Return the score of a text with an answer block, or else a box, or else nothing but the answer."""
-        (result,) = await self.score_responses([(item, text)], format=ResponseFormat.LENIENT)
-        if result.violation is Violation.NO_ANSWER and text.strip():
+        parsed = self.scorer.parse(item.entry, text, format=ResponseFormat.LENIENT)
+        if parsed.violation is Violation.NO_ANSWER and text.strip():
             boxed = find_box(text) or ""
             (result,) = await self.score_answers(item, [boxed.strip() or text.strip()])
+        else:
+            (result,) = await self.score_responses([(item, text)], format=ResponseFormat.LENIENT)
         return result
 
     async def score_answers(self, item: RequestedItem, answers: Sequence[str]) -> list[ScoredText]:
