@@ -249,7 +249,9 @@ def test_rows_of_nemo_gym_come_back_with_their_reward(server: SimpleNamespace) -
         ("-1", 0.0),
     ):
         row = nemo_row(text)
+        before = server.get("/health").json()["scored"]["ok"]
         reply = server.post("/verify", json=row).json()
+        assert server.get("/health").json()["scored"]["ok"] == before + 1
         assert reply.items() >= row.items()
         assert reply.keys() - row.keys() == NEMO_FIELDS
         assert (reply["reward"], reply["mask_sample"], reply["failure_kind"]) == (reward, False, None)
@@ -281,6 +283,19 @@ def test_remote_reward_models(server: SimpleNamespace) -> None:
         "labels": labels,
     }
     assert server.post("/reward", json=body).json()["rewards"] == [1.0, 0.0]
+    # A template that opens the think block, and tokenizers that decode a prompt with other spaces, or cut it.
+    thought = f"<answer>7</answer>?</think>{good}"
+    opened = "<answer>…</answer> <think>\n"
+    body = {"prompt": opened, "response": thought, "label": GCD}
+    assert server.post("/reward", json=body).json() == 1.0
+    body |= {"prompt": [{"role": "user", "content": "?"}], "response": good}
+    assert server.post("/reward", json=body).json() == 1.0
+    prompts = [opened, f"<s>[INST]{opened}", "<s>[INST] Q"]
+    queries = [f"{opened}{thought}", f"<s> [INST]{opened.strip()} {thought}", f"[INST] Q {good}"]
+    body = {"query": queries, "prompts": prompts, "labels": [GCD] * 3}
+    assert server.post("/reward", json=body).json()["rewards"] == [1.0, 1.0, 1.0]
+    reply = server.post("/reward", json={"query": [good], "prompts": [opened], "labels": [GCD]})
+    assert reply.status_code == 422 and "does not begin with its prompt" in reply.json()["error"]
     broken = json.dumps({"question": "?", "metadata": {"source_dataset": "sudoku"}})
     reply = server.post("/reward", json={"response": good, "label": broken})
     assert reply.status_code == 422 and reply.json()["error"].startswith("error: ")
