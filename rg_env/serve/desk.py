@@ -32,6 +32,7 @@ from rg_env.runner.caller_guarded import Guarded
 from rg_env.runner.handover import wait_async
 from rg_env.scoring import AnswerScore, Scorer, Status, Violation
 from rg_env.scoring.formatting import last_boxed
+from rg_env.scoring.parse import is_opened, with_opening
 from rg_env.scoring.scorer import Entry, PackedEntry, pack
 from rg_env.serve.bodies import Json, RefusedError, absent, decode, json_of, too_many
 from rg_env.serve.fairness import FairSlots, Shares
@@ -321,6 +322,9 @@ class Desk:
         self, item: RequestedItem, text: str, find_box: Callable[[str], str | None] = last_boxed
     ) -> ScoredText:
         """Return the score of a text with an answer block, or else a box, or else nothing but the answer."""
+        # What a think block mentions is no answer, wherever the block was opened.
+        if is_opened(text):
+            text = with_opening(text)
         parsed = self.scorer.parse(item.entry, text, format=ResponseFormat.LENIENT)
         if parsed.violation is Violation.NO_ANSWER and text.strip():
             boxed = find_box(text) or ""

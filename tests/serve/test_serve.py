@@ -242,6 +242,7 @@ def test_rows_of_nemo_gym_come_back_with_their_reward(server: SimpleNamespace) -
     right = entry_of(GCD)["answer"]
     for text, reward in (
         (f"<answer>{right}</answer>", 1.0),
+        (f"So <answer>-1</answer>? No.</think><answer>{right}</answer>", 1.0),  # the prompt opened the think block
         (f"So it is \\boxed{{{right}}}.", 1.0),
         (f"\\boxed{{{right}}}, no, \\boxed{{-1}} or \\boxed{{", 1.0),  # the first, as NeMo Gym's server
         (f"\\boxed{{-1}}, no, \\boxed{{{right}}}", 0.0),

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request
 
 from rg_env.base.choices import ResponseFormat
 from rg_env.scoring import Status
-from rg_env.scoring.parse import tag_spans, with_opening
+from rg_env.scoring.parse import is_opened, tag_spans, with_opening
 from rg_env.serve.bodies import Json, RefusedError, Texts, absent, decode, described, texts
 from rg_env.serve.desk import Desk, JsonReply, find_item
 
@@ -62,8 +62,7 @@ def routes(desk: Desk) -> APIRouter:
 
 def _responses(queries: list[str], prompts: list[str]) -> list[str]:
     """The queries without their prompts."""
-    if not prompts:
-        return queries
+    prompts = prompts or [""] * len(queries)
     if len(prompts) != len(queries):
         raise RefusedError(422, "`query` and `prompts` differ in length")
     return [_continued(_behind(prompt, query), prompt) for query, prompt in zip(queries, prompts, strict=True)]
@@ -97,7 +96,9 @@ def _without_spaces(text: str) -> str:
 
 def _continued(response: str, prompt: str) -> str:
     """Return a response with the `<think>` with which its prompt ends, as templates of reasoning models do."""
-    return with_opening(response) if prompt.rstrip().endswith("<think>") else response
+    if prompt.rstrip().endswith("<think>") or is_opened(response):
+        return with_opening(response)
+    return response
 
 
 def _labels(written: msgspec.Raw, number: int) -> Sequence[msgspec.Raw]:
