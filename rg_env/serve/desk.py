@@ -362,6 +362,7 @@ async def find_item(
         if isinstance(item, str):
             made = await desk.item_of_id(item)
             if made is not None:
+                _check_beside_id(made, task, options)
                 return RequestedItem.of(made)
             item = msgspec.Raw(item.strip().encode("utf-8", "surrogatepass"))
         if not bytes(item).startswith(b"{"):
@@ -370,6 +371,18 @@ async def find_item(
             return _item_of_json(item, task, options)
     except (ConfigError, ValueError) as error:
         raise RefusedError(422, str(error)) from None
+
+
+def _check_beside_id(item: Item, task: str | None, options: msgspec.Raw | None) -> None:
+    """Refuse another task or options than those that an id stands for."""
+    if task not in (None, item.task) or _is_given(options):
+        raise RefusedError(
+            422, f"{item.id} has its own task and options: leave out task and config, or send entry"
+        )
+
+
+def _is_given(options: msgspec.Raw | None) -> bool:
+    return options is not None and bytes(options) not in (b"", b"null", b"{}")
 
 
 class _Head(msgspec.Struct):
@@ -403,8 +416,9 @@ def _item_of_json(content: msgspec.Raw, task: str | None, options: msgspec.Raw |
     if bytes(metadata.file_scorer):  # a question of a file, which the scorer checks
         return RequestedItem(decode_entry(_bounded(written, _LARGEST_OF_FILE)))
     check_name(name)
-    if options is not None and bytes(options).startswith(b"{"):
-        checked = check_options(name, json.loads(_bounded(options, _LARGEST_OPTIONS)))
+    if options is not None and _is_given(options):
+        given = decode(_bounded(options, _LARGEST_OPTIONS), dict[str, Any], "config")
+        checked = check_options(name, given)
     answer = bytes(head.answer)
     length = len(decode(answer, str)) if answer.startswith(b'"') else 0
     return RequestedItem(PackedEntry(name, written, length), checked)
