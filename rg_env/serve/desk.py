@@ -323,14 +323,13 @@ class Desk:
     ) -> ScoredText:
         """Return the score of a text with an answer block, or else a box, or else nothing but the answer."""
         # What a think block mentions is no answer, wherever the block was opened.
-        if is_opened(text):
-            text = with_opening(text)
-        parsed = self.scorer.parse(item.entry, text, format=ResponseFormat.LENIENT)
+        response = with_opening(text) if is_opened(text) else text
+        parsed = self.scorer.parse(item.entry, response, format=ResponseFormat.LENIENT)
         if parsed.violation is Violation.NO_ANSWER and text.strip():
             boxed = find_box(text) or ""
             (result,) = await self.score_answers(item, [boxed.strip() or text.strip()])
         else:
-            (result,) = await self.score_responses([(item, text)], format=ResponseFormat.LENIENT)
+            (result,) = await self.score_responses([(item, response)], format=ResponseFormat.LENIENT)
         return result
 
     async def score_answers(self, item: RequestedItem, answers: Sequence[str]) -> list[ScoredText]:
