@@ -340,8 +340,9 @@ def _noted(entry: Attempt) -> tuple[bool, bool]:
     return bool(entry.ended), entry.ledger_lines is not None
 
 
-def _last_attempt(manifest: Manifest) -> int:
-    return max((entry.attempt or 0 for entry in manifest.attempts), default=0)
+def _last_attempt(manifest: Manifest) -> tuple[int, tuple[bool, bool]]:
+    last = max((entry.attempt or 0 for entry in manifest.attempts), default=0)
+    return last, _noted(manifest)
 
 
 def read_manifest(folder: Path, run_id: str) -> Manifest | None:

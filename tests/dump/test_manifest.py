@@ -127,6 +127,10 @@ def test_a_copy_from_before_the_next_attempt_does_not_hide_how_many_lines_there_
     for manifests in ([whole, copy], [copy, whole]):
         merged = merge_manifests(manifests)
         assert merged is not None and merged.attempts == whole.attempts
+    ended = Manifest(attempts=whole.attempts, ended="now", end="finished")
+    for manifests in ([ended, whole], [whole, ended]):
+        merged = merge_manifests(manifests)
+        assert merged is not None and merged.end == "finished"
 
 
 def test_how_a_run_ended_is_noted_by_the_first_who_knows(tmp_path):
