@@ -375,9 +375,7 @@ async def find_item(
 def _check_beside_id(item: Item, task: str | None, options: msgspec.Raw | None) -> None:
     """Refuse another task or options than those that an id stands for."""
     if task not in (None, item.task) or _is_given(options):
-        raise RefusedError(
-            422, f"{item.id} has its own task and options: leave out task and config, or send entry"
-        )
+        raise RefusedError(422, f"{item.id} has its own task and options: leave out task and config, or send entry")
 
 
 def _is_given(options: msgspec.Raw | None) -> bool:
