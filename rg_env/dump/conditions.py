@@ -91,6 +91,9 @@ def parse_condition(text: str) -> Condition:
         raise wrong(
             f"not a condition in SQL ({_first_line(error)}); write for example task = 'chain_sum' or group_id = 'ID'"
         ) from None
+    # SQL takes a last word for a name, without AS, too: `> 1k` would be `> 1`, and an AND be missed by nobody.
+    if not test.meta.undo_aliases().meta.eq(test):
+        raise wrong(f"{test.meta.output_name()!r} at the end would be a name; AND or an operator is missing before it")
     unknown = [name for name in columns if name not in SCHEMA]
     if "solved" in unknown:
         raise wrong(f"unknown column solved; did you mean base_score >= coalesce(solved_at, {SOLVED_AT})?")

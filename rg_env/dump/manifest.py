@@ -329,14 +329,20 @@ def merge_manifests(manifests: Sequence[Manifest]) -> Manifest | None:
     for manifest in manifests:
         for entry in manifest.attempts:
             number = entry.attempt or 0
-            # a copy that was made while the run was being written does not know how the attempt ended
-            if number not in entries or not entries[number].ended:
+            # A copy that was made while the run was being written does not know how the attempt ended, nor how many
+            # lines it has, which the next attempt notes of one that was killed.
+            if number not in entries or _noted(entry) > _noted(entries[number]):
                 entries[number] = entry
     return replace(last, attempts=[entries[number] for number in sorted(entries)])
 
 
-def _last_attempt(manifest: Manifest) -> int:
-    return max((entry.attempt or 0 for entry in manifest.attempts), default=0)
+def _noted(entry: Attempt) -> tuple[bool, bool]:
+    return bool(entry.ended), entry.ledger_lines is not None
+
+
+def _last_attempt(manifest: Manifest) -> tuple[int, tuple[bool, bool]]:
+    last = max((entry.attempt or 0 for entry in manifest.attempts), default=0)
+    return last, _noted(manifest)
 
 
 def read_manifest(folder: Path, run_id: str) -> Manifest | None:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from rg_env.base.errors import RGEnvError, describe, need, one_line
+from rg_env.scoring.parse import is_opened
 
 if TYPE_CHECKING:
     import openai
@@ -365,7 +366,7 @@ def _reply(completion: ChatCompletion | str) -> Reply:
     apart = bool(reasoning.strip())
     if apart:
         text = with_reasoning(reasoning, text)
-    think_opened = not apart and "</think>" in text and "<think>" not in text
+    think_opened = not apart and is_opened(text)
     reply = Reply(text, choice.finish_reason, reasoning_apart=apart, think_opened=think_opened)
     if usage is None:
         return reply

@@ -122,6 +122,15 @@ def with_opening(text: str) -> str:
     return f"<think>{text}"
 
 
+def is_opened(text: str) -> bool:
+    """Return whether a response closes a think block that the prompt must have opened.
+
+    >>> is_opened("2 + 2</think> <answer>4</answer>"), is_opened("<think>2 + 2</think>")
+    (True, False)
+    """
+    return "</think>" in text and "<think>" not in text
+
+
 class _Answers(NamedTuple):
     """The answer blocks outside of closed think blocks: how many are closed, and whether one more is open."""
 

@@ -32,6 +32,7 @@ from rg_env.runner.caller_guarded import Guarded
 from rg_env.runner.handover import wait_async
 from rg_env.scoring import AnswerScore, Scorer, Status, Violation
 from rg_env.scoring.formatting import last_boxed
+from rg_env.scoring.parse import is_opened, with_opening
 from rg_env.scoring.scorer import Entry, PackedEntry, pack
 from rg_env.serve.bodies import Json, RefusedError, absent, decode, json_of, too_many
 from rg_env.serve.fairness import FairSlots, Shares
@@ -321,10 +322,14 @@ class Desk:
         self, item: RequestedItem, text: str, find_box: Callable[[str], str | None] = last_boxed
     ) -> ScoredText:
         """Return the score of a text with an answer block, or else a box, or else nothing but the answer."""
-        (result,) = await self.score_responses([(item, text)], format=ResponseFormat.LENIENT)
-        if result.violation is Violation.NO_ANSWER and text.strip():
+        # What a think block mentions is no answer, wherever the block was opened.
+        response = with_opening(text) if is_opened(text) else text
+        parsed = self.scorer.parse(item.entry, response, format=ResponseFormat.LENIENT)
+        if parsed.violation is Violation.NO_ANSWER and text.strip():
             boxed = find_box(text) or ""
             (result,) = await self.score_answers(item, [boxed.strip() or text.strip()])
+        else:
+            (result,) = await self.score_responses([(item, response)], format=ResponseFormat.LENIENT)
         return result
 
     async def score_answers(self, item: RequestedItem, answers: Sequence[str]) -> list[ScoredText]:
@@ -356,6 +361,7 @@ async def find_item(
         if isinstance(item, str):
             made = await desk.item_of_id(item)
             if made is not None:
+                _check_beside_id(made, task, options)
                 return RequestedItem.of(made)
             item = msgspec.Raw(item.strip().encode("utf-8", "surrogatepass"))
         if not bytes(item).startswith(b"{"):
@@ -364,6 +370,16 @@ async def find_item(
             return _item_of_json(item, task, options)
     except (ConfigError, ValueError) as error:
         raise RefusedError(422, str(error)) from None
+
+
+def _check_beside_id(item: Item, task: str | None, options: msgspec.Raw | None) -> None:
+    """Refuse another task or options than those that an id stands for."""
+    if task not in (None, item.task) or _is_given(options):
+        raise RefusedError(422, f"{item.id} has its own task and options: leave out task and config, or send entry")
+
+
+def _is_given(options: msgspec.Raw | None) -> bool:
+    return options is not None and bytes(options) not in (b"", b"null", b"{}")
 
 
 class _Head(msgspec.Struct):
@@ -397,8 +413,9 @@ def _item_of_json(content: msgspec.Raw, task: str | None, options: msgspec.Raw |
     if bytes(metadata.file_scorer):  # a question of a file, which the scorer checks
         return RequestedItem(decode_entry(_bounded(written, _LARGEST_OF_FILE)))
     check_name(name)
-    if options is not None and bytes(options).startswith(b"{"):
-        checked = check_options(name, json.loads(_bounded(options, _LARGEST_OPTIONS)))
+    if options is not None and _is_given(options):
+        given = decode(_bounded(options, _LARGEST_OPTIONS), dict[str, Any], "config")
+        checked = check_options(name, given)
     answer = bytes(head.answer)
     length = len(decode(answer, str)) if answer.startswith(b'"') else 0
     return RequestedItem(PackedEntry(name, written, length), checked)

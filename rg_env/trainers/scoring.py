@@ -63,5 +63,6 @@ def text_of(completion: Any) -> str:
     content = message.get("content") or ""
     if not isinstance(content, str):  # content parts
         content = "".join(part.get("text", "") for part in content)
-    reasoning = message.get("reasoning_content")
+    # Of templates such as gpt-oss', TRL's parser calls it `thinking`.
+    reasoning = message.get("reasoning_content") or message.get("thinking")
     return with_reasoning(reasoning, content) if isinstance(reasoning, str) and reasoning.strip() else content

@@ -74,6 +74,8 @@ def test_a_condition_chooses_its_rows(condition, rows):
         ("step > AVG(step)", "a condition is about one rollout"),
         ("step IN (SELECT step FROM t)", "a condition is about one rollout"),
         ("step > 1; step > 2", "not a condition"),
+        ("step > 1k", "'k' at the end would be a name; AND or an operator is missing before it"),
+        ("phase = 'eval' truncated", "'truncated' at the end would be a name"),
     ],
 )
 def test_a_mistake_is_one_line_with_what_would_be_right(condition, says):

@@ -9,7 +9,7 @@ import pytest
 from rg_env.base.errors import DumpError
 from rg_env.configuration.config import RGDumpConfig
 from rg_env.dump import SCHEMA_VERSION, Attempt, DumpWriter, claim_run, close_all, new_run_id, write_manifest
-from rg_env.dump.manifest import Manifest, read_manifest
+from rg_env.dump.manifest import Manifest, merge_manifests, read_manifest
 from rg_env.dump.run_file import RUN_FILE
 from rg_env.dump.run_files import find_runs, run_names
 from tests.analysis.samples import write_ledger
@@ -118,6 +118,19 @@ def test_runs_are_named_by_as_much_as_tells_them_apart(tmp_path):
 def test_runs_are_in_the_order_given(tmp_path):
     named(tmp_path, ("a", "r3", "m"), ("a", "r1", "m"), ("b", "r2", "m"))
     assert [run.run_id for run in find_runs([tmp_path / "b", tmp_path / "a"])] == ["r2", "r1", "r3"]
+
+
+def test_a_copy_from_before_the_next_attempt_does_not_hide_how_many_lines_there_were():
+    killed = Attempt(attempt=1, ledger_lines=10)
+    whole = Manifest(attempts=[killed, Attempt(attempt=2, ended="now", ledger_lines=5)])
+    copy = Manifest(attempts=[Attempt(attempt=1)])
+    for manifests in ([whole, copy], [copy, whole]):
+        merged = merge_manifests(manifests)
+        assert merged is not None and merged.attempts == whole.attempts
+    ended = Manifest(attempts=whole.attempts, ended="now", end="finished")
+    for manifests in ([ended, whole], [whole, ended]):
+        merged = merge_manifests(manifests)
+        assert merged is not None and merged.end == "finished"
 
 
 def test_how_a_run_ended_is_noted_by_the_first_who_knows(tmp_path):

@@ -120,6 +120,10 @@ def test_responses_and_answers_get_the_verdicts_of_the_scorer(server: SimpleName
             422,
             "Invalid enum value 'loose' - at `$.format`",
         ),
+        ("/score", {"item": GCD, "config": {"max_value": 9}, "answer": "1"}, 422, "leave out task and config"),
+        ("/score", {"item": GCD, "task": "lcm", "answer": "1"}, 422, "leave out task and config"),
+        ("/score", {"item": GCD, "entry": entry_of(GCD), "answer": "1"}, 422, "send either `item`"),
+        ("/score", {"entry": entry_of(GCD), "config": "{}", "answer": "1"}, 422, "config: Expected `object`"),
         ("/verify", {"question": "?"}, 422, "a row needs"),
         ("/reward", {"query": ["x"], "labels": []}, 422, "send one label for each of the 1 responses: labels"),
         ("/reward", {"query": ["x"], "prompts": ["x", "y"], "labels": [GCD]}, 422, "differ in length"),
@@ -242,6 +246,7 @@ def test_rows_of_nemo_gym_come_back_with_their_reward(server: SimpleNamespace) -
     right = entry_of(GCD)["answer"]
     for text, reward in (
         (f"<answer>{right}</answer>", 1.0),
+        (f"So <answer>-1</answer>? No.</think><answer>{right}</answer>", 1.0),  # the prompt opened the think block
         (f"So it is \\boxed{{{right}}}.", 1.0),
         (f"\\boxed{{{right}}}, no, \\boxed{{-1}} or \\boxed{{", 1.0),  # the first, as NeMo Gym's server
         (f"\\boxed{{-1}}, no, \\boxed{{{right}}}", 0.0),
@@ -249,7 +254,9 @@ def test_rows_of_nemo_gym_come_back_with_their_reward(server: SimpleNamespace) -
         ("-1", 0.0),
     ):
         row = nemo_row(text)
+        before = server.get("/health").json()["scored"].get("ok", 0)
         reply = server.post("/verify", json=row).json()
+        assert server.get("/health").json()["scored"]["ok"] == before + 1
         assert reply.items() >= row.items()
         assert reply.keys() - row.keys() == NEMO_FIELDS
         assert (reply["reward"], reply["mask_sample"], reply["failure_kind"]) == (reward, False, None)
@@ -281,6 +288,19 @@ def test_remote_reward_models(server: SimpleNamespace) -> None:
         "labels": labels,
     }
     assert server.post("/reward", json=body).json()["rewards"] == [1.0, 0.0]
+    # A template that opens the think block, and tokenizers that decode a prompt with other spaces, or cut it.
+    thought = f"<answer>7</answer>?</think>{good}"
+    opened = "<answer>…</answer> <think>\n"
+    body = {"prompt": opened, "response": thought, "label": GCD}
+    assert server.post("/reward", json=body).json() == 1.0
+    body |= {"prompt": [{"role": "user", "content": "?"}], "response": good}
+    assert server.post("/reward", json=body).json() == 1.0
+    prompts = [opened, f"<s>[INST]{opened}", "<s>[INST] Q"]
+    queries = [f"{opened}{thought}", f"<s> [INST]{opened.strip()} {thought}", f"[INST] Q {good}"]
+    body = {"query": queries, "prompts": prompts, "labels": [GCD] * 3}
+    assert server.post("/reward", json=body).json()["rewards"] == [1.0, 1.0, 1.0]
+    reply = server.post("/reward", json={"query": [good], "prompts": [opened], "labels": [GCD]})
+    assert reply.status_code == 422 and "does not begin with its prompt" in reply.json()["error"]
     broken = json.dumps({"question": "?", "metadata": {"source_dataset": "sudoku"}})
     reply = server.post("/reward", json={"response": good, "label": broken})
     assert reply.status_code == 422 and reply.json()["error"].startswith("error: ")

@@ -140,11 +140,10 @@ def test_evaluation_has_its_own_group_size_and_no_penalty(tmp_path):
 
 def test_texts_and_reasoning_apart_are_responses_too(rows):
     prompt, answer = "What?", answered(rows[0])[0]["content"]
-    apart = [
-        {"role": "assistant", "reasoning_content": "I add.", "content": answer.removeprefix("<think>I add.</think>")}
-    ]
     text = {**rows[0], "prompt": prompt}
-    assert call(GRPOReward(ARGS, RGDumpConfig(**PLAIN)), [(text, answer), (rows[0], apart)]) == [1.0, 1.0]
+    for name in ("reasoning_content", "thinking"):
+        apart = [{"role": "assistant", name: "I add.", "content": answer.removeprefix("<think>I add.</think>")}]
+        assert call(GRPOReward(ARGS, RGDumpConfig(**PLAIN)), [(text, answer), (rows[0], apart)]) == [1.0, 1.0]
 
 
 @pytest.mark.long

@@ -76,6 +76,8 @@ async def _score(desk: Desk, request: ScoreRequest) -> Sequence[ScoredText]:
     answers = texts(request.answer, desk.most_answers, "answer")
     if (responses is None) == (answers is None):
         raise RefusedError(422, "send either `response`, a text with its tags, or `answer`, the answer alone")
+    if request.item is not None and bytes(request.entry) not in (b"", b"null"):
+        raise RefusedError(422, "send either `item`, an id, or `entry`")
     item = await find_item(desk, request.entry if request.item is None else request.item, request.task, request.config)
     if answers is not None:
         return await desk.score_answers(item, answers)

@@ -6,6 +6,7 @@ again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,13 +15,17 @@ from fastapi import APIRouter, Request
 
 from rg_env.base.choices import ResponseFormat
 from rg_env.scoring import Status
+from rg_env.scoring.parse import is_opened, tag_spans, with_opening
 from rg_env.serve.bodies import Json, RefusedError, Texts, absent, decode, described, texts
 from rg_env.serve.desk import Desk, JsonReply, find_item
+
+_SPACES = re.compile(r"\s*")
 
 
 class RewardRequest(msgspec.Struct):
     """What slime sends, or what OpenRLHF sends, where each query is the prompt and the response."""
 
+    prompt: Json = absent()
     response: str | None = None
     label: Json = absent()
     query: Texts = absent()
@@ -38,11 +43,15 @@ def routes(desk: Desk) -> APIRouter:
         asked = await desk.read_body(request, RewardRequest)
         queries = texts(asked.query, desk.most_answers, "query")
         if queries is not None:
-            responses = _responses(queries, texts(asked.prompts, desk.most_answers, "prompts") or [])
+            prompts = texts(asked.prompts, desk.most_answers, "prompts") or []
+            async with desk.reading(memoryview(asked.query).nbytes):
+                responses = _responses(queries, prompts)
             rewards = await _rewards(desk, responses, _labels(asked.labels, len(responses)))
             return JsonReply({"rewards": rewards, "scores": rewards, "extra_logs": {}})
         if asked.response is not None:
-            (single,) = await _rewards(desk, [asked.response], [asked.label])
+            # The prompt may be messages, too.
+            prompt = decode(asked.prompt, str) if bytes(asked.prompt).startswith(b'"') else ""
+            (single,) = await _rewards(desk, [_continued(asked.response, prompt)], [asked.label])
             return JsonReply(single)
         raise RefusedError(
             422, "send response and label, as slime does, or query, prompts and labels, as OpenRLHF does"
@@ -53,11 +62,43 @@ def routes(desk: Desk) -> APIRouter:
 
 def _responses(queries: list[str], prompts: list[str]) -> list[str]:
     """The queries without their prompts."""
-    if not prompts:
-        return queries
+    prompts = prompts or [""] * len(queries)
     if len(prompts) != len(queries):
         raise RefusedError(422, "`query` and `prompts` differ in length")
-    return [query.removeprefix(prompt) for query, prompt in zip(queries, prompts, strict=True)]
+    return [_continued(_behind(prompt, query), prompt) for query, prompt in zip(queries, prompts, strict=True)]
+
+
+def _behind(prompt: str, query: str) -> str:
+    """Return a query without its prompt, whose tags are no part of the response.
+
+    Raises:
+        RefusedError: the query does not begin with the prompt, and nobody can say where these tags end.
+    """
+    if query.startswith(prompt):
+        return query.removeprefix(prompt)
+    # Tokenizers such as Llama 2's decode a prompt with other spaces than it had.
+    signs = _without_spaces(prompt)
+    if _without_spaces(query).startswith(signs):
+        end, left = 0, len(signs)
+        while left:
+            end = _SPACES.match(query, end).end()  # type: ignore[union-attr]
+            part = query[end : end + left]
+            end, left = end + len(part), left - len(_without_spaces(part))
+        return query[end:]
+    if tag_spans(prompt, ResponseFormat.LENIENT):
+        raise RefusedError(422, "a query does not begin with its prompt, which has tags: send the whole prompt")
+    return query
+
+
+def _without_spaces(text: str) -> str:
+    return "".join(text.split())
+
+
+def _continued(response: str, prompt: str) -> str:
+    """Return a response with the `<think>` with which its prompt ends, as templates of reasoning models do."""
+    if prompt.rstrip().endswith("<think>") or is_opened(response):
+        return with_opening(response)
+    return response
 
 
 def _labels(written: msgspec.Raw, number: int) -> Sequence[msgspec.Raw]:
