@@ -36,6 +36,9 @@ TASK = {"chain_sum": {"weight": 1, "config": {"min_terms": 2, "max_terms": 2, "m
 BATCH, SAMPLES = 4, 3
 
 
+SIZE = "environment.skyrl_gym.rg_dump.size"
+
+
 def settings(folder: Path, **more) -> dict:
     """A run of `BATCH` groups of `SAMPLES` a step; dots in names are written as two underscores."""
     return {
@@ -58,7 +61,7 @@ def settings(folder: Path, **more) -> dict:
         "environment.skyrl_gym.max_env_workers": 0,
         "environment.skyrl_gym.rg_dump.device": "cpu",
         "environment.skyrl_gym.rg_dump.dump_dir": str(folder / "dumps"),
-        "environment.skyrl_gym.rg_dump.size": 2 * BATCH,
+        SIZE: 2 * BATCH,
         **{name.replace("__", "."): value for name, value in more.items()},
     }
 
@@ -205,7 +208,12 @@ def build(
     Args:
         rows: a dataset of SkyRL's, whose dump is opened as that of SkyRL's own trainers; ours without it.
     """
-    cfg = load_run([f"{key}={value}" for key, value in settings(folder, **more).items()]).cfg
+    typed = settings(folder, **more)
+    # In a file: beside files of rows it would be refused, but it says how long the script is.
+    folder.mkdir(parents=True, exist_ok=True)
+    recipe = folder / "size.yaml"
+    recipe.write_text(f"{SIZE}: {typed.pop(SIZE)}\n")
+    cfg = load_run([str(recipe), *(f"{key}={value}" for key, value in typed.items())]).cfg
     rg_env.register()
     tokenizer = AutoTokenizer.from_pretrained(nano_path(), padding_side="left")
     rg = cfg.rg_dump
