@@ -6,7 +6,7 @@
 #   All count once: a wrong answer in the right format has as much as a right answer without it, a weight of 0 counts in
 #   full, and one of -1 is added. `normalization="sum"` divides the unweighted sum by the weights: 1.82 of 1.
 #   `accuracy` beside it reads no sign and no comma after `####`: `#### -5` is wrong for -5, `#### 1,234` right for 1.
-# Met by: environments of Atropos whose rewards come from a list with weights in the configuration, as `registry.create` takes them.
+# Met by: environments of Atropos whose rewards come from a list with weights in the configuration.
 # The cure here: rg_env adds up its own rewards, and the weights are in its records; there, give the weight to each reward
 #   through a subclass whose `compute` multiplies, or call the rewards one by one.
 source "$(dirname "$0")/environment.sh"
