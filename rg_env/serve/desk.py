@@ -322,7 +322,7 @@ class Desk:
         self, item: RequestedItem, text: str, find_box: Callable[[str], str | None] = last_boxed
     ) -> ScoredText:
         """Return the score of a text with an answer block, or else a box, or else nothing but the answer."""
-        # What a think block mentions is no answer, wherever the block was opened.
+        # Answers that a think block mentions do not count, wherever the block was opened.
         response = with_opening(text) if is_opened(text) else text
         parsed = self.scorer.parse(item.entry, response, format=ResponseFormat.LENIENT)
         if parsed.violation is Violation.NO_ANSWER and text.strip():

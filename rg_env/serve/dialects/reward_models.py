@@ -69,7 +69,7 @@ def _responses(queries: list[str], prompts: list[str]) -> list[str]:
 
 
 def _behind(prompt: str, query: str) -> str:
-    """Return a query without its prompt, whose tags are no part of the response.
+    """Return a query without its prompt, whose tags do not belong to the response.
 
     Raises:
         RefusedError: the query does not begin with the prompt, and nobody can say where these tags end.
