@@ -415,7 +415,7 @@ def _print_what_is_missing(finished: "Finished", out: Path) -> None:
     if totals.missing:
         print_error(f"{counted(totals.missing, 'group')} of this run missing from {folder}: the disk failed")
     elif finished.out_of_tokens:
-        print_error(f"stopped at --max-tokens-total; continue with a higher one and {again}")
+        print_error(f"stopped at --max-tokens-total, which is for each attempt; continue with {again}")
     elif finished.error or finished.signum is not None:
         print_error(f"interrupted; rerun with {again} continues")
     elif missing:

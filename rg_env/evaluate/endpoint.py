@@ -79,7 +79,7 @@ class RequestLimits:
     timeout: float = request_option(600.0, "Timeout of one attempt at a request, in seconds.", min=0.001)
     retries: int = request_option(5, "Retries of a failed request.", min=0)
     max_tokens_total: int | None = request_option(
-        None, "Token budget, with the prompts: no new group starts once it is used up.", min=1
+        None, "Token budget of each model and attempt, with the prompts: no new group starts once it is used up.", min=1
     )
 
 

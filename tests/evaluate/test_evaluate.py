@@ -152,7 +152,9 @@ def test_of_several_models_the_folder_around_them_is_continued(suite, tmp_path, 
         monkeypatch.setattr(run, "_connect", connect)
         command = ("eval", "--model", str(tmp_path / "exports"), "--suite", str(suite), "--concurrency", "1")
         first = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "my runs"), "--max-tokens-total", "20"])
-        advised = first.stderr.partition("--max-tokens-total; continue with a higher one and ")[2].splitlines()[0]
+        advised = first.stderr.partition("--max-tokens-total, which is for each attempt; continue with ")[
+            2
+        ].splitlines()[0]
         second = CliRunner().invoke(app, [*command, *shlex.split(advised)])
     assert (first.exit_code, second.exit_code, len(server.requests)) == (1, 0, 10), second.output
 
