@@ -22,7 +22,7 @@ DOTTED = re.compile(r"(?<![\w./-])rg_env(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_][\w.]*\w
 IMPORT = re.compile(r"\bfrom (rg_env[\w.]*) import (?:\(([^)]*)\)|(\w+(?: as \w+)?(?:, \w+(?: as \w+)?)*))")
 STARTED = re.compile(r"-m\W{1,5}(rg_env(?:\.\w+)*)\b")
 NO_NAMES = {"rg_env.server_arguments", "rg_env.parts_of_groups", "rg_env.rollouts.reward"}
-"""Texts that look like names: keys of `click.Context.meta` and of a table's metadata, and a mistake that a test makes."""
+"""Texts that look like names: keys of `click.Context.meta` and of a table's metadata, and a mistake in a test."""
 VARIABLE = re.compile(r"\bRG_ENV_[A-Z_]+\b")
 
 
