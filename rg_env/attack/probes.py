@@ -189,7 +189,10 @@ class Prober(AbstractContextManager["Prober"]):
             # The guard bounds the form, or the scorer is too slow to tell.
             if len(tried) < 3:
                 return None
-            least = [Cost(*map(min, one, other)) for one, other in zip(tried, least or tried, strict=False)]
+            # Where the machine was slower, fewer sizes were tried.
+            longer = max(tried, least, key=len)
+            least = [Cost(*map(min, *pair)) for pair in zip(tried, least, strict=False)]
+            least += longer[len(least) :]
             # Most forms are done after the first time: only what looks like growth is measured again.
             described = growth_of([len(text) for text in texts[: len(least)]], least)
             if not described:
