@@ -30,7 +30,7 @@ from rg_env.base.errors import ConfigError
 from rg_env.rows.item_source import item_of_id
 from rg_env.runner.caller_guarded import Guarded
 from rg_env.runner.handover import wait_async
-from rg_env.scoring import AnswerScore, Scorer, Status, Violation
+from rg_env.scoring import AnswerScore, ParsedResponse, Scorer, Status, Violation
 from rg_env.scoring.formatting import last_boxed
 from rg_env.scoring.parse import is_opened, with_opening
 from rg_env.scoring.scorer import Entry, PackedEntry, pack
@@ -309,7 +309,10 @@ class Desk:
         """Return the scores of responses; `how` as in `Scorer.parse`."""
         self.check_room(len(pairs))
         parsed = [self.scorer.parse(item.entry, text, **how) for item, text in pairs]
-        answered = [(item, one.answer) for (item, _), one in zip(pairs, parsed, strict=True) if one.answer is not None]
+        return await self._score_parsed([item for item, _ in pairs], parsed)
+
+    async def _score_parsed(self, items: Sequence[RequestedItem], parsed: Sequence[ParsedResponse]) -> list[ScoredText]:
+        answered = [(item, one.answer) for item, one in zip(items, parsed, strict=True) if one.answer is not None]
         scores = iter(await self._score(answered))
         results = []
         for one in parsed:
@@ -322,6 +325,7 @@ class Desk:
         self, item: RequestedItem, text: str, find_box: Callable[[str], str | None] = last_boxed
     ) -> ScoredText:
         """Return the score of a text with an answer block, or else a box, or else nothing but the answer."""
+        self.check_room(1)
         # Answers that a think block mentions do not count, wherever the block was opened.
         response = with_opening(text) if is_opened(text) else text
         parsed = self.scorer.parse(item.entry, response, format=ResponseFormat.LENIENT)
@@ -329,7 +333,7 @@ class Desk:
             boxed = find_box(text) or ""
             (result,) = await self.score_answers(item, [boxed.strip() or text.strip()])
         else:
-            (result,) = await self.score_responses([(item, response)], format=ResponseFormat.LENIENT)
+            (result,) = await self._score_parsed([item], [parsed])
         return result
 
     async def score_answers(self, item: RequestedItem, answers: Sequence[str]) -> list[ScoredText]:
