@@ -231,7 +231,7 @@ def read_file(path: Path, is_setting: Callable[[str], bool]) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for name, value in _flatten(content, "", is_setting):
         # A group that is given as a whole and in parts is a setting given twice, too.
-        if any(_is_within(name, other) or _is_within(other, name) for other in settings):
+        if any(is_within(name, other) or is_within(other, name) for other in settings):
             raise ConfigError(f"{path}: {name} is given twice; leave one out")
         settings[name] = value
     return settings
@@ -272,7 +272,7 @@ def replaced_tasks(later: Mapping[str, Any], file: str, earlier: Mapping[str, An
     return ""
 
 
-def _is_within(name: str, group: str) -> bool:
+def is_within(name: str, group: str) -> bool:
     """Return whether a setting is the group itself or in it."""
     return f"{name}.".startswith(f"{group}.")
 

@@ -39,7 +39,7 @@ from rg_env.base.errors import (
 from rg_env.base.hub import check_hub_model
 from rg_env.configuration.config import PREFIX
 from rg_env.configuration.setting_names import with_whole_names
-from rg_env.configuration.settings import value_of
+from rg_env.configuration.settings import is_within, value_of
 from rg_env.dump.files import try_folder
 from rg_env.rollouts.rewards import load_reward, try_reward_function
 from rg_env.rows.item_source import scales_of
@@ -286,7 +286,7 @@ def check_typed(cfg: Any, typed: Iterable[str]) -> Mistakes:
         unused |= dict.fromkeys(_OF_EVALUATION_ROWS, "data.val_data")
     for name, files in unused.items():
         setting = f"{PREFIX}.{name}"
-        if any(other == setting or other.startswith(f"{setting}.") for other in typed):
+        if any(is_within(other, setting) for other in typed):
             yield setting, f"has no effect with {files}, whose rows are complete"
 
 

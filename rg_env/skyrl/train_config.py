@@ -28,6 +28,7 @@ from rg_env.configuration.modules import hidden
 from rg_env.configuration.setting_names import find_setting, foreign_names, is_group, setting_names
 from rg_env.configuration.settings import (
     check_value,
+    is_within,
     nearest_recipe,
     read_file,
     read_value,
@@ -257,7 +258,7 @@ def _overridden(values: dict[str, Any], others: Mapping[str, Any]) -> dict[str, 
     """`values` overridden by `others`. One that is set as a whole (`tasks`) replaces its parts (`tasks.gcd`), too."""
     kept = {}
     for name, value in values.items():
-        is_replaced = any(name == other or name.startswith(f"{other}.") for other in others)
+        is_replaced = any(is_within(name, other) for other in others)
         if not is_replaced:
             kept[name] = value
     return {**kept, **others}
