@@ -112,8 +112,9 @@ def suite_questions(
         if count is not None:
             items = _evenly({task.name: task.items() for task in suite.tasks}, count)
         # Those of a configuration determine nothing here, and the manifest would have them.
+        defaults = RGDumpConfig()
         for setting in OF_A_SUITE:
-            setattr(config, setting, getattr(RGDumpConfig(), setting))
+            setattr(config, setting, getattr(defaults, setting))
         config.format, config.system_prompt = suite.format.value, suite.system_prompt
     label = name
     if count is not None:
